@@ -103,13 +103,14 @@ class Sparing:
     - All looks between make the pause longer by 128 times what they took; those that read no requests by at most 0.5 s.
 
     So all looks take at most 1/128 of a processor, however many turns and phases there are; 1/256 and what looks that
-    are not heavy take where these take more than 1/256.
+    are not heavy take where these take more than 1/256. The first look is not measured: imports, and all lines of the
+    archive so far, are read only once.
     """
 
     def __init__(self) -> None:
         self.due = True  # in this look
         self.reads = False  # this look: it reads requests
-        self.next_at = 0.0  # time.monotonic()
+        self.next_at = -math.inf  # time.monotonic()
         self._took = 0.0  # T: seconds of the last heavy look
 
     @contextmanager
@@ -118,7 +119,7 @@ class Sparing:
         self.due, self.reads = time.monotonic() >= self.next_at, False
         begun = time.thread_time()
         yield
-        took = time.thread_time() - begun
+        took = time.thread_time() - begun if self.next_at > -math.inf else 0.0
         pause = SPARED * took if self.due or self.reads else min(SPARED * took, _MOST_OF_LIGHT)
         self.next_at = max(self.next_at, time.monotonic()) + pause
         self._took = took if self.due else self._took

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 from aggregates_writer import Request, counts_frame
@@ -269,11 +269,27 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
     return Processor(monkeypatch)
 
 
+@pytest.fixture
+def sparing(processor: Processor) -> live_run.Sparing:
+    sparing = live_run.Sparing()
+    with sparing.look():
+        processor.used += 10.0
+    return sparing
+
+
+def test_the_first_look_makes_no_pause(sparing: live_run.Sparing) -> None:
+    with sparing.look():
+        assert sparing.due
+
+
 @pytest.mark.parametrize("light", [0.0, 0.001])
 @pytest.mark.parametrize("apart", [1, 10, 100, 7200])
-def test_all_looks_take_at_most_a_128th_of_a_processor(processor: Processor, apart: int, light: float) -> None:
+def test_all_looks_take_at_most_a_128th_of_a_processor(
+    processor: Processor, sparing: live_run.Sparing, apart: int, light: float
+) -> None:
     """Turns (a fault, the begin or end of a phase) come each `apart` seconds."""
-    sparing, heavy = live_run.Sparing(), []
+    heavy = []
+    processor.used = 0.0
     while processor.now < 36000:
         with sparing.look():
             sparing.due = sparing.due or (processor.now % apart == 0 and sparing.may_hurry)
@@ -285,8 +301,8 @@ def test_all_looks_take_at_most_a_128th_of_a_processor(processor: Processor, apa
     assert processor.now / 140 < processor.used <= (processor.now + 37.5) / 128 + TOOK
 
 
-def test_looks_that_are_slow_leave_time_for_heavy_looks(processor: Processor) -> None:
-    sparing, heavy = live_run.Sparing(), []
+def test_looks_that_are_slow_leave_time_for_heavy_looks(processor: Processor, sparing: live_run.Sparing) -> None:
+    heavy: List[float] = []
     while len(heavy) < 3:
         with sparing.look():
             heavy += [processor.now] * sparing.due
@@ -295,8 +311,7 @@ def test_looks_that_are_slow_leave_time_for_heavy_looks(processor: Processor) ->
     assert heavy == [0, 99, 198]
 
 
-def test_a_look_of_another_state_makes_the_next_pause_longer(processor: Processor) -> None:
-    sparing = live_run.Sparing()
+def test_a_look_of_another_state_makes_the_next_pause_longer(processor: Processor, sparing: live_run.Sparing) -> None:
     for _ in range(4):
         with sparing.look():
             sparing.due = True
@@ -307,13 +322,15 @@ def test_a_look_of_another_state_makes_the_next_pause_longer(processor: Processo
 def test_a_summary_is_made_anew_when_there_is_something_to_show(
     held: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = live_run.numbers_of
+    def slow(make: Callable[..., Any]) -> Callable[..., Any]:
+        def slowly(*args: Any) -> Any:
+            processor.used += TOOK
+            return make(*args)
 
-    def slowly(*args: Any) -> Any:
-        processor.used += TOOK
-        return make(*args)
+        return slowly
 
-    monkeypatch.setattr(live_run, "numbers_of", slowly)
+    for name in ("numbers_of", "phase_line"):
+        monkeypatch.setattr(live_run, name, slow(getattr(live_run, name)))
     run = LiveRun(held)
 
     def look(now: float) -> Any:
@@ -322,6 +339,7 @@ def test_a_summary_is_made_anew_when_there_is_something_to_show(
             run.moment()
             return run.summary()
 
+    look(0.0)  # it is not measured
     first = look(0.0)
     with next(held.glob("monitors/*/recovery.jsonl")).open("a") as file:
         line = {"t": COPIED - 10, "epoch": 70, "map": [{"epoch": 70, "t": COPIED - 10, "down": [1]}]}
