@@ -109,7 +109,7 @@ class Sparing:
 
     def __init__(self) -> None:
         self.due = True  # in this look
-        self.reads = False  # this look: it reads requests
+        self.reads = False  # this look: it has read requests
         self.next_at = -math.inf  # time.monotonic()
         self._took = 0.0  # T: seconds of the last heavy look
 
@@ -241,9 +241,9 @@ class LiveRun:
             return 0
         # the latencies of the first requests of a phase are shown at once
         if self._running is not None and (hurries or self.sparing.due or self.aggregates is None):
-            self.sparing.reads = True
             try:
                 self.aggregates = self._running.look()
+                self.sparing.reads = self._running.is_new
                 self._latency = recent(self.aggregates) if self.aggregates is not None else {}
             except Unreadable:
                 if self._load.folder.exists():  # else the phase ended just now

@@ -197,6 +197,21 @@ def test_a_read_that_shows_no_turn_makes_the_pause_longer(watch: Watch, monkeypa
     assert watch.page.run.sparing.next_at == before + SPARED * 0.1 and watch.pages == []
 
 
+def test_pages_come_before_the_first_requests(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in watch.run.glob("phases/*.running/aggregates/*"):
+        path.unlink()
+    look = RunningPhase.look
+
+    def slow_look(phase: RunningPhase) -> Any:
+        watch.compute(0.1)
+        return look(phase)
+
+    monkeypatch.setattr(RunningPhase, "look", slow_look)
+    watch.page, watch.has_load = LivePage(LiveRun(watch.run)), False
+    watch.go_on(130)
+    assert watch.pages[:2] == [2, 3] and len(watch.pages) > 2
+
+
 def test_a_page_does_not_wait_for_the_clock_of_the_node_that_samples(watch: Watch) -> None:
     watch.go_on(15)
     watch.sample(clock=100.0, epoch=70, map=[{"epoch": 70, "t": COPIED + 115, "down": [1]}])

@@ -44,6 +44,7 @@ class RunningPhase:
 
     def __init__(self, phase: ArchivedPhase, start: Optional[float]) -> None:
         self.phase = phase
+        self.is_new = False  # whether the last look has read requests
         self._start = start
         planned = (phase.duration or _FIRST) + phase.block
         self.begin_again(min(float(planned), float(FINE * phase.block)))
@@ -60,9 +61,9 @@ class RunningPhase:
         """Read what is new; return the requests until now, None before the first second. Raises Unreadable."""
         if not self.phase.jobs:
             return self._without_load()
-        if not self._read():
-            return self._latest
-        self._latest = self._until_now()
+        self.is_new = self._read()
+        if self.is_new:
+            self._latest = self._until_now()
         return self._latest
 
     def _until_now(self) -> Optional[PhaseAggregates]:
