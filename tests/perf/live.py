@@ -3,7 +3,8 @@
 A phase of 10 drivers grows as fast as it would: frames of 10 s, heartbeats and samples once a second. OSDs flap, and
 a thrasher injects a fault each minute. `cbt-tools watch --serve` is a process of its own, and one browser follows.
 Prints the share of a core that the process took after its start, as Linux counts it, the bytes that the browser got,
-the delay between two pages, and the delay from the event of a fault to the page with its mark.
+the delay between two pages, and the delay from the event of a fault to the page with its mark: of a fault without a
+mark, its age at the end.
 Usage: ./run bench live [SECONDS [PHASE]], 300 s and one phase of 3600 s unless it says so
 """
 
@@ -21,7 +22,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 
@@ -213,9 +214,16 @@ def main(seconds: int, length: int) -> None:
     print(f"program          {100 * used / took:.2f} % of a core")
     print(f"browser          {browser.bytes / took / 1024:.1f} KiB/s")
     print(f"pages            {len(browser.pages)}, median {percentile(np.diff(browser.pages), 50):.1f} s apart")
-    late = [shown - fault for fault, shown in browser.marks.items() if fault > browser.begun]
-    nine_of_ten = percentile(late, 90)
-    print(f"fault to mark    {len(late)} faults, median {percentile(late, 50):.1f} s, 90 % within {nine_of_ten:.1f} s")
+    faults = [since + made for made in range(31, 31 + seconds) if made % (2 * FAULT) == FAULT]
+    print("fault to mark    " + delay_to_mark([t for t in faults if t > browser.begun], browser.marks, time.time()))
+
+
+def delay_to_mark(faults: Sequence[int], marks: Mapping[int, float], end: float) -> str:
+    """Return a text with the delays from faults to their marks; a fault without a mark has its age at the end."""
+    late = [marks.get(fault, end) - fault for fault in faults]
+    shown = sum(fault in marks for fault in faults)
+    median, nine_of_ten = percentile(late, 50), percentile(late, 90)
+    return f"{shown} of {len(faults)} faults, median {median:.1f} s, 90 % within {nine_of_ten:.1f} s"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -97,3 +97,8 @@ def test_f1_and_covering_are_those_of_the_paper(monkeypatch: pytest.MonkeyPatch)
         scores.covering({1: [], 2: [10], 3: [40]}, [], 45),
     ]
     assert values == pytest.approx([0.7962962962962963, 0.7954144620811286, 0.8189300411522634])
+
+
+def test_a_fault_without_a_mark_counts_as_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = module("live", monkeypatch)
+    assert live.delay_to_mark([100, 160], {100: 110.0}, 200.0) == "1 of 2 faults, median 25.0 s, 90 % within 37.0 s"
