@@ -14,6 +14,7 @@ class BlastRadius:
 
     daemons: Tuple[DaemonName, ...] = ()  # down or, of OSDs, out
     nodes: Tuple[str, ...] = ()  # nodes that are lost with everything on them
+    disturbed: Tuple[str, ...] = ()  # nodes that serve on, slower or with lost packets
     out: bool = False  # the OSDs stay up, and their data moves to other OSDs
     destroyed: bool = False  # the data of the OSDs is lost
 

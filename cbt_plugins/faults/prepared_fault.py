@@ -122,7 +122,7 @@ class Preparer:
         else:
             replies = ask(self._ceph, (), self._limits.quick, alone) if question_by_name else facts
         answers = {name: replies.answers[question] for name, question in question_by_name.items()}
-        by_name = taken.nodes or any(name.type in ("rgw", "mon") for name in taken.daemons)
+        by_name = taken.nodes or taken.disturbed or any(name.type in ("rgw", "mon") for name in taken.daemons)
         roles = self._called if by_name else self._roles
         return assess(facts, taken, Surroundings(roles, held, self._flags, **answers, min_in=min_in)), facts
 

@@ -66,14 +66,16 @@ def _daemons(case: FaultCase, type: str) -> Tuple[List[DaemonName], List[DaemonN
 
 def head(case: FaultCase) -> Iterator[Finding]:
     """Check that the targets spare the leading machine, the head, and a monitor that the head can reach."""
-    for node in case.taken.nodes:
+    for node in (*case.taken.nodes, *case.taken.disturbed):
         if case.around.roles.own and same_host(case.around.roles.own, node):
-            text = f"{node} is the leading machine of this run: the run could not undo the fault"
+            role = "the leading machine of this run"
         elif case.around.roles.is_on(case.around.roles.head, node):
-            text = f"{node} is the head, through which this run reaches the cluster: the run could not undo the fault"
+            role = "the head, through which this run reaches the cluster"
         else:
             continue
-        yield Finding("head", text, {"node": node})
+        is_lost = node in case.taken.nodes
+        harm = "the run could not undo the fault" if is_lost else "the fault would disturb the commands of this run"
+        yield Finding("head", f"{node} is {role}: {harm}", {"node": node})
     before, left = (_known_to_head(case, monitors) for monitors in _monitors(case))
     if before and not left:
         monitors = ", ".join(f"mon.{name}" for name in before)
@@ -95,12 +97,13 @@ def _known_to_head(case: FaultCase, monitors: Collection[str]) -> List[str]:
 
 
 def client(case: FaultCase) -> Iterator[Finding]:
-    """Check that no client is among the targets: its load would end."""
+    """Check that no client is among the targets: its load would end, or would be disturbed itself."""
     clients, is_on = case.around.roles.clients, case.around.roles.is_on
-    hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
-    if hit:
-        text = f"{len(hit)} of {len(clients)} clients would be lost, and the load of these clients: {', '.join(hit)}"
-        yield Finding("client", text, {"clients": hit, "of": len(clients)})
+    for harm, nodes in (("lost", case.taken.nodes), ("disturbed", case.taken.disturbed)):
+        hit = [name for name in clients if any(is_on(name, node) for node in nodes)]
+        if hit:
+            of_clients = f"{len(hit)} of {len(clients)} clients would be {harm}, and the load of these clients"
+            yield Finding("client", f"{of_clients}: {', '.join(hit)}", {"clients": hit, "of": len(clients)})
 
 
 class _Gateways(NamedTuple):

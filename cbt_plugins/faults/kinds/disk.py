@@ -97,6 +97,7 @@ class SlowDisk(Kind):
             took=(Check(node, effect, (((), "in effect"),), quick, root=True),),
             ended_early=(Check(node, unset_seen, (((), "recovered"),), quick, root=True),),
             former={"read_us": int(microseconds), "io.max": former, **scene.former([osd])},
+            silent=True,
         )
 
     def _text(self) -> str:

@@ -22,8 +22,12 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.formatting import percent
 from cbt_plugins.inventory import HostTable, check_node_name, is_address
 
-#: from this share of lost packets on, a node counts as cut off: heartbeats may not arrive in time
-_CUT_OFF = 0.1
+#: from these values on, a disturbed node counts as down. Share of lost packets: heartbeats may not arrive in time
+_OUTAGE_LOSS = 0.1
+#: seconds: a mon has 2 s from the begin of the renewal of its lease until its end, and a peer may be delayed as well
+_OUTAGE_DELAY = 1.0
+#: bytes/s, below: heartbeats of an OSD take up to 13 kB/s, and 100 OSDs of a node would fill the link
+_OUTAGE_RATE = 1_250_000.0
 #: queue of a slow link: seconds of traffic, and the fewest bytes: two packets with offloads
 _QUEUE, _SHORTEST_QUEUE = 0.2, 131072
 #: Mbit/s assumed for an interface of unknown speed; bytes of a packet; the smallest limit of packets for netem
@@ -80,6 +84,7 @@ class Disturbance:
     rules: Mapping[str, str]
     htb: str = ""
     leaf: str = ""  # qdisc of the class
+    is_outage: bool = False  # so strong that the safety rules count the targets as down
 
     @property
     def means(self) -> str:
@@ -115,7 +120,9 @@ class Links(Kind):
             yield "options", f"peers: {', '.join(both)}: also targets: name only nodes at the far ends of the links"
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
-        return BlastRadius()
+        if self.disturbance(_SPEED).is_outage:
+            return BlastRadius(targets.daemons, targets.nodes)
+        return BlastRadius(disturbed=targets.nodes)
 
     def disturbance(self, speed: float) -> Disturbance:
         """Return the disturbance. `speed`: speed of the interface in Mbit/s."""
@@ -187,6 +194,7 @@ class Links(Kind):
             took=(*step.took, *((scene.osds_went_down(down),) if down else ())),
             former={**step.former, **scene.former(osds)},
             daemons=() if self.serves_on else tuple(map(str, osd_names(o for o in osds if o in taken.osds))),
+            silent=not set(taken.osds) <= set(down),
         )
 
 
@@ -313,7 +321,7 @@ class _Side:
 
 
 class Loss(Links):
-    """Drops a random share of the packets. A share of 10 % or more counts as an outage of the node.
+    """Drops a random share of the packets. From 10 % on, the safety rules count the targets as down.
 
     With offloads the kernel treats up to 64 KiB as one packet, and drops the complete packet.
     """
@@ -329,15 +337,16 @@ class Loss(Links):
         some = f"numgen random mod 1000000 < {round(options.share * 1_000_000)} "
         rules = _both(options.direction, some + "counter name {counter} drop", some + _CLASSED)
         # A packet that nft drops on its way out is an error for the sender. In a blackhole class it is lost silently.
-        shape = (_UNLIMITED, "blackhole") if "out" in rules else ()
-        return Disturbance(f"lose {percent(options.share, 'g')} of the packets", rules, *shape)
-
-    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
-        return BlastRadius(targets.daemons, targets.nodes) if self.options.share >= _CUT_OFF else BlastRadius()
+        shape = (_UNLIMITED, "blackhole") if "out" in rules else ("", "")
+        text, is_outage = f"lose {percent(options.share, 'g')} of the packets", options.share >= _OUTAGE_LOSS
+        return Disturbance(text, rules, *shape, is_outage)
 
 
 class SlowLinks(Links):
-    """Limits the rate of links: outgoing packets wait in a short queue, incoming packets above the rate are dropped."""
+    """Limits the rate of links: outgoing packets wait in a short queue, incoming packets above the rate are dropped.
+
+    Below 10 Mbit/s, the safety rules count the targets as down.
+    """
 
     class Options(LinkOptions):
         """The rate of the links."""
@@ -350,12 +359,15 @@ class SlowLinks(Links):
         queue = max(round(rate * _QUEUE), _SHORTEST_QUEUE)
         over = f"counter name {{counter}} limit rate over {rate} bytes/second burst {queue} bytes drop"
         rules = _both(self.options.direction, over, _CLASSED)
-        shape = (f"rate {rate}bps quantum 60000", f"bfifo limit {queue}") if "out" in rules else ()
-        return Disturbance(f"limit packets to {about_link(rate)} in each direction", rules, *shape)
+        shape = (f"rate {rate}bps quantum 60000", f"bfifo limit {queue}") if "out" in rules else ("", "")
+        text, is_outage = f"limit packets to {about_link(rate)} in each direction", self.options.rate < _OUTAGE_RATE
+        return Disturbance(text, rules, *shape, is_outage)
 
 
 class Delay(Links):
     """Delays the packets that leave the targets, so that each round trip takes longer by `delay`.
+
+    From 1 s on, the safety rules count the targets as down.
 
     `delay`, `loss` and `rate` are refused on an interface whose root qdisc is not the kernel's default, because this
     qdisc would be lost. The features of the kernel are tried in an empty network namespace of the node; a fault that
@@ -371,4 +383,5 @@ class Delay(Links):
         seconds = self.options.delay
         packets = max(_PACKETS, math.ceil(speed * 1e6 / 8 * seconds / _PACKET))
         leaf = f"netem delay {seconds * 1e6:.0f}us limit {packets}"
-        return Disturbance(f"delay outgoing packets by {seconds:g} s", _both("out", "", _CLASSED), _UNLIMITED, leaf)
+        text, rules = f"delay outgoing packets by {seconds:g} s", _both("out", "", _CLASSED)
+        return Disturbance(text, rules, _UNLIMITED, leaf, seconds >= _OUTAGE_DELAY)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from cbt_plugins import formatting
 from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import Bytes, Kind
 from cbt_plugins.faults.node_shell import in_folder
@@ -18,10 +19,18 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 _MIB = 1 << 20
 #: smallest share of the available memory that must stay free
 _LEFT = 0.1
+#: above these values, a node counts as down. Busy processes per processor: a daemon's thread gets less than a fifth
+_OUTAGE_CPUS = 4
+#: share of the available memory: the caches of OSDs may grow into the last quarter
+_OUTAGE_MEMORY = 0.75
 
 
 class Pressure(Kind):
-    """Starts processes on the nodes that use processor time or memory."""
+    """Starts processes on the nodes that use processor time or memory.
+
+    Above four busy processes for each processor, or three quarters of the available memory, the safety rules count a
+    node as down.
+    """
 
     takes = "node"
     serves_on = True
@@ -40,7 +49,9 @@ class Pressure(Kind):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._without_psi: List[str] = []  # nodes, known when the steps are
+        # nodes, known when the steps are
+        self._without_psi: List[str] = []
+        self._down: List[str] = []
 
     def warnings(self) -> Iterator[str]:
         if self._without_psi:
@@ -49,10 +60,12 @@ class Pressure(Kind):
             yield f"{nodes}: the kernel shows no pressure (PSI): {checked}"
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
-        return BlastRadius()
+        """Return the target nodes: disturbed, or down. `steps`, which asks the nodes, finds the nodes that are down."""
+        osds = osd_names(osd for node in self._down for osd in scene.on_node(node))
+        return BlastRadius(osds, tuple(self._down), tuple(node for node in targets.nodes if node not in self._down))
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        self._without_psi = []
+        self._without_psi, self._down = [], []
         return [self._step(scene, f"{scene.name}-{i}", node) for i, node in enumerate(targets.nodes, 1)]
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
@@ -73,6 +86,8 @@ class Pressure(Kind):
         start, stop, stopped, effect, ended = (
             in_folder("pressure", action=action, **values) for action in ("start", "stop", "stopped", "effect", "ended")
         )
+        if cpus > _OUTAGE_CPUS * here["cpus"] or memory > _OUTAGE_MEMORY * here["available"]:
+            self._down.append(node)
         took = [Check(node, effect, (((), "in effect"),), scene.limits.down, root=True)]
         took += self._pressure(scene, name, node, {"cpu": cpus, "memory": memory}, here)
         switch = DeadManSwitch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
@@ -85,6 +100,7 @@ class Pressure(Kind):
             took=tuple(took),
             ended_early=(Check(node, ended, (((), "ended"),), quick, root=True),),
             former=here,
+            silent=node in self._down,
             arm=switch.arm,
             deadline=options.deadline,
         )

@@ -1,0 +1,154 @@
+"""Blast radius of every kind: refusals on the head, on a client, in the last quorum, in a second failure domain."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
+
+import pytest
+from faults_judge import PACIFIC, judge, rules, text
+from faults_world import CLUSTER, Connections
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Result
+from cbt_plugins.config import plugins
+from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts, osd_names
+from cbt_plugins.faults.kind import make
+from cbt_plugins.faults.prepared_fault import Preparer
+from cbt_plugins.faults.safety_case import OpenFault, Roles
+from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
+
+NODES = tuple(f"node{i}" for i in range(9))
+MONS = ("node1", "node2", "node3")
+
+
+class Cluster:
+    """Stands where `Ceph` and `Remote` do: OSDs of systemd, and nodes whose kernels can do all."""
+
+    head, command, kubernetes = "node0", "ceph", None
+
+    @property
+    def remote(self) -> Cluster:
+        return self
+
+    def port(self, node: str) -> int:
+        return 22
+
+    def run(self, nodes: Sequence[str], command: str, **_: Any) -> Dict[str, Result]:
+        return {node: Result(self._reply(node, command), "", 0) for node in nodes}
+
+    @staticmethod
+    def _reply(node: str, command: str) -> str:
+        if "ip -o addr" in command:
+            return f"10.0.0.{node[-1]}\n"
+        if "echo possible" in command:
+            return "possible\n"
+        if "action=look" in command:
+            return "dev eth0 1000\n" if "table=" in command else "cpus 2\navailable 8000000000\n"
+        units = re.findall(r"\bosd\.\d+", command.splitlines()[0]) if "daemons=" in command else []
+        return "".join(f"unit {name} ceph-osd@{name[4:]}.service active\n" for name in units) or "2\n"
+
+
+class Case(NamedTuple):
+    """Options of a kind, and the rules that refuse the fault, each in its situation."""
+
+    kind: str
+    options: Mapping[str, Any]
+    refused: Sequence[str]
+
+
+#: a node that is lost with everything on it; a node that serves on; daemons that are lost
+LOST, DISTURBED = ("head", "client", "quorum", "domain"), ("head", "client")
+DAEMONS, OSDS = ("quorum", "domain"), ("domain",)
+POWER, DRAIN = {"off": "x {node}", "on": "y {node}"}, {"off": "x", "on": "y"}
+CASES = [
+    *(Case(kind, {}, LOST) for kind in ("reboot", "partition", "maintenance", "node_drain")),
+    Case("network", {"method": "nft"}, LOST),
+    Case("power", POWER, LOST),
+    Case("delay", {"delay": 1.0}, LOST),
+    Case("delay", {"delay": 0.99}, DISTURBED),
+    Case("rate", {"rate": 1.24e6}, LOST),
+    Case("rate", {"rate": 1.25e6}, DISTURBED),
+    Case("loss", {"share": 0.1}, LOST),
+    Case("loss", {"share": 0.09}, DISTURBED),
+    Case("pressure", {"cpus": 9}, LOST),
+    Case("pressure", {"cpus": 8}, DISTURBED),
+    Case("pressure", {"memory": 6.1e9}, LOST),
+    Case("pressure", {"memory": 5.9e9}, DISTURBED),
+    *(Case(kind, {}, DAEMONS) for kind in ("stop", "crash", "pause", "delete_pod")),
+    Case("failover", {}, ("quorum",)),
+    *(Case(kind, {}, OSDS) for kind in ("replace", "mark", "slow_disk", "read_errors")),
+    Case("fill", {"level": "full"}, OSDS),
+    # these OSDs stay up; the data of `out` have a rule of their own, and `drain` has `rgw`
+    Case("fill", {"level": "backfillfull"}, ()),
+    Case("out", {}, ()),
+    Case("drain", DRAIN, ()),
+]
+
+
+def scene_of(change: Callable[[Dict[str, Any]], Any] = lambda answers: None) -> Scene:
+    answers = copy.deepcopy({**PACIFIC, "mds metadata": [], "service dump": {"services": {}}})
+    last_quorum(answers)
+    change(answers)
+    return Scene(Cluster(), Facts(answers), NODES, "f")  # type: ignore[arg-type]
+
+
+def last_quorum(answers: Dict[str, Any]) -> None:
+    """Of three mons, one is down already."""
+    answers["quorum_status"]["monmap"]["mons"] = [{"name": node} for node in MONS]
+    answers["quorum_status"]["quorum_names"] = list(MONS[:2])
+    answers["mon metadata"] = [{"name": node, "hostname": node} for node in MONS]
+
+
+def osds_of(scene: Scene, node: str) -> Tuple[DaemonName, ...]:
+    return osd_names(scene.on_node(node))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind} {dict(case.options)}")
+def test_every_kind_is_refused_where_it_would_do_harm(case: Case) -> None:
+    kind, scene = make(case.kind, case.options), scene_of()
+    hit = osds_of(scene, "node1") if "osd" in kind.daemon_types else ()
+    targets = Targets(("node1",), hit, ("node1",))
+    if case.kind == "pressure":
+        kind.steps(scene, targets)  # which asks the node
+    taken = kind.blast_radius(scene, targets)
+    mon = Targets((), (DaemonName("mon", "node1"),), ("mon.node1",))
+    without_mon = kind.blast_radius(scene, mon) if kind.takes != "node" and "mon" in kind.daemon_types else taken
+    other = OpenFault(BlastRadius(osds_of(scene, "node2")))
+    found = {
+        "head": judge(taken, roles=Roles(head="node1")),
+        "client": judge(taken, roles=Roles(clients=("node1",))),
+        "quorum": judge(without_mon, last_quorum),
+        "domain": judge(taken, held=[other]),
+    }
+    assert [rule for rule in found if rule in rules(found[rule])] == list(case.refused)
+
+
+def test_every_kind_is_in_the_table() -> None:
+    assert {case.kind for case in CASES} == {*plugins.built_in(plugins.FAULTS)}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.kind in ("delay", "rate", "loss", "pressure")])
+def test_a_node_that_counts_as_down_does_so_beside_the_next_fault(case: Case) -> None:
+    """Its OSDs are up in the OSD map, so the step says that they do not serve."""
+    scene, kind = scene_of(), make(case.kind, case.options)
+    steps = kind.steps(scene, Targets(("node1",), osds_of(scene, "node1"), ("node1",)))
+    assert steps[0].silent is (case.refused == LOST)
+
+
+def test_a_disturbed_head_and_client_are_named() -> None:
+    taken, roles = BlastRadius(disturbed=("node1", "node2")), Roles(head="node1", clients=("node2", "node5"))
+    found = judge(taken, roles=roles)
+    assert text(found, "head").endswith("reaches the cluster: the fault would disturb the commands of this run")
+    assert text(found, "client").startswith("client: 1 of 2 clients would be disturbed, and the load of these clients:")
+
+
+def test_a_head_is_disturbed_under_any_of_its_names(world: Connections) -> None:
+    remote: Any = world
+    world.names = {"head9": "node1"}
+    cluster = {**CLUSTER, "head": "head9"}
+    preparer = Preparer(Ceph(remote, cluster), cluster, ClusterLimits())
+    found, _ = preparer.assess(BlastRadius(disturbed=("node1",)), [])
+    assert rules(found) == ["head"]
