@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from faults_world import Connections
 
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, Result
 from cbt_plugins.faults.cluster_lock import KEY
 from cbt_plugins.faults.kinds.network import Network
 from cbt_plugins.faults.node_shell import script_text
@@ -145,6 +145,42 @@ def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsy
     cluster.state["osds"]["0"]["up"] = 0
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     assert "node-a: osd.0: already down, but not by this run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "means"),
+    [
+        ("{kind: network, nodes: [node1, node3], options: {method: nft}", "nft"),
+        ("{kind: delay, nodes: [node1, node3]", "nft, htb and netem"),
+    ],
+)
+def test_what_a_kernel_cannot_do_is_refused_beforehand(
+    tmp_path: Path,
+    cluster: Connections,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    means: str,
+) -> None:
+    """The rules, and the queue, are tried in an empty network namespace of the node."""
+    replies = {
+        "echo possible": "Error: Specified qdisc kind is unknown.\n",
+        "ip -o addr": "10.0.0.1\n",
+        "action=look": "dev eth0 1000\n",
+        "SSH_CONNECTION": "22\n",
+    }
+    play = cluster.play
+
+    def reply(node: str, text: str) -> Result:
+        answer = next((value for part, value in replies.items() if part in text), None)
+        return play(node, text) if answer is None else Result(answer.replace(".1\n", f".{node[-1]}\n"), "", 0)
+
+    monkeypatch.setattr(cluster, "play", reply)
+    file = write(tmp_path, FILE.replace("{kind: stop, nodes: [node1, node3]", fault))
+    assert main(["plan", "--live", file]) == 1
+    err = capsys.readouterr().err
+    assert f"node-a: node1: the fault needs {means}, but the kernel or a program of the node does not" in err
+    assert err.splitlines()[0].endswith("Error: Specified qdisc kind is unknown.")
 
 
 @pytest.mark.parametrize("client", ["c1", "client1"])

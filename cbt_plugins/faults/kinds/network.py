@@ -175,8 +175,20 @@ def ssh_port(scene: Scene, node: str) -> int:
     return int(seen) if seen.isdecimal() else scene.ceph.remote.port(node)
 
 
+def refuse_unsupported(scene: Scene, node: str, trial: str, means: str) -> None:
+    """Run shell text in an empty network namespace of a node. Raises FaultError if the node does not support it.
+
+    `means`: programs and features of the kernel that the text needs.
+    """
+    answer = scene.ask(node, f"unshare -n sh -c {shlex.quote(trial)} 2>&1 && echo possible || true", root=True)
+    if answer.split()[-1:] != ["possible"]:
+        why = " ".join(answer.split("\n")[:1]) or "no reply"
+        needs = f"the fault needs {means}, but the kernel or a program of the node does not support the fault"
+        raise FaultError(f"{node}: {needs}: {why}")
+
+
 def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
-    scene.ask(node, "command -v nft >/dev/null || { echo nft is missing >&2; exit 1; }", root=True)
+    """Return the cut of a node by nft. Raises FaultError if the node does not support its rules."""
     table = "cbt_plugins_" + "".join(c if c.isalnum() else "_" for c in name)
     chain = "type filter hook {} priority -300; policy drop;"
     lines = (
@@ -193,12 +205,14 @@ def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
         ),
     )
     rules = "\\n".join(lines)  # one transaction: nft applies all lines or none
+    inject = f"printf {shlex.quote(rules)} | nft -f -"
+    refuse_unsupported(scene, node, inject, "nft")
     # where nft does not answer, nobody knows whether the table is there: that is not "recovered"
     tables = "t=$(nft list tables)"
     table_exists = f"printf '%s\\n' \"$t\" | grep -qx 'table inet {table}'"
     return _Cut(
         f"drop all packets except packets of ssh (port {port})",
-        f"printf {shlex.quote(rules)} | nft -f -",
+        inject,
         f"{tables} && {{ ! {table_exists} || nft delete table inet {table}; }}",
         f"{tables} && {{ {table_exists} || echo recovered; }}",
         {"table": table, "cuts_us_off": False},
