@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-import re
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence, Tuple
 
 import pytest
-from faults_judge import PACIFIC, judge, rules, text
+from faults_judge import judge, rules, text
+from faults_scene import last_quorum, scene_of
 from faults_world import CLUSTER, Connections
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Result
 from cbt_plugins.config import plugins
 from cbt_plugins.faults.blast_radius import BlastRadius
-from cbt_plugins.faults.cluster_facts import DaemonName, Facts, osd_names
+from cbt_plugins.faults.cluster_facts import DaemonName, osd_names
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.prepared_fault import Preparer
 from cbt_plugins.faults.safety_case import OpenFault, Roles
 from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
-
-NODES = tuple(f"node{i}" for i in range(9))
-MONS = ("node1", "node2", "node3")
-
-
-class Cluster:
-    """Stands where `Ceph` and `Remote` do: OSDs of systemd, and nodes whose kernels can do all."""
-
-    head, command, kubernetes = "node0", "ceph", None
-
-    @property
-    def remote(self) -> Cluster:
-        return self
-
-    def port(self, node: str) -> int:
-        return 22
-
-    def run(self, nodes: Sequence[str], command: str, **_: Any) -> Dict[str, Result]:
-        return {node: Result(self._reply(node, command), "", 0) for node in nodes}
-
-    @staticmethod
-    def _reply(node: str, command: str) -> str:
-        if "ip -o addr" in command:
-            return f"10.0.0.{node[-1]}\n"
-        if "echo possible" in command:
-            return "possible\n"
-        if "action=look" in command:
-            return "dev eth0 1000\n" if "table=" in command else "cpus 2\navailable 8000000000\n"
-        units = re.findall(r"\bosd\.\d+", command.splitlines()[0]) if "daemons=" in command else []
-        return "".join(f"unit {name} ceph-osd@{name[4:]}.service active\n" for name in units) or "2\n"
 
 
 class Case(NamedTuple):
@@ -86,20 +54,6 @@ CASES = [
     Case("out", {}, ()),
     Case("drain", DRAIN, ()),
 ]
-
-
-def scene_of(change: Callable[[Dict[str, Any]], Any] = lambda answers: None) -> Scene:
-    answers = copy.deepcopy({**PACIFIC, "mds metadata": [], "service dump": {"services": {}}})
-    last_quorum(answers)
-    change(answers)
-    return Scene(Cluster(), Facts(answers), NODES, "f")  # type: ignore[arg-type]
-
-
-def last_quorum(answers: Dict[str, Any]) -> None:
-    """Of three mons, one is down already."""
-    answers["quorum_status"]["monmap"]["mons"] = [{"name": node} for node in MONS]
-    answers["quorum_status"]["quorum_names"] = list(MONS[:2])
-    answers["mon metadata"] = [{"name": node, "hostname": node} for node in MONS]
 
 
 def osds_of(scene: Scene, node: str) -> Tuple[DaemonName, ...]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 from typing import Any, Iterator, NamedTuple
 
 import pytest
+from faults_scene import scene_of
 
+from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.kinds.links import LinkEnds, Links, nft_rules
 from cbt_plugins.faults.node_shell import script_text
+from cbt_plugins.faults.scene import Targets
 
 NEAR, FAR, SSH, TABLE = "10.9.0.1", "10.9.0.2", 22, "cbt_plugins_t"
 #: datagrams to NEAR or FAR, from a node: argument 1 = where to, 2 = port, 3 = how many, 4 = bytes of each. Prints when
@@ -106,6 +111,16 @@ def values(kind: Kind) -> Any:
     return {"table": TABLE, "devices": "eth9" if done.leaf else "", "htb": done.htb, "leaf": done.leaf, "rules": rules}
 
 
+def effect_of(kind: Kind) -> Any:
+    """Return the values of the actions `effect` and `reading`, from the fault's own check."""
+    scene = scene_of()
+    (step,) = kind.steps(scene, Targets(("node1",), osd_names(scene.on_node("node1")), ("node1",)))
+    first = next(check for check in step.took if "action=effect" in check.text).text.splitlines()[0]
+    words = dict(word.partition("=")[::2] for word in shlex.split(first.replace("; ", " ")))
+    del words["action"]
+    return {**words, "table": TABLE, "devices": "eth9" if words["leaf"] else ""}
+
+
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     if os.geteuid() != 0 or not shutil.which("nft"):
@@ -141,7 +156,7 @@ def test_what_is_set_is_taken_away_and_twice_is_once(pair: Pair, kind: str, opti
     own = {name: given[name] for name in ("table", "devices")}
     assert pair.near("unset_seen", **own) == "recovered\n"
     pair.near("set", **given)
-    assert pair.near("unset_seen", **own) == "" and pair.near("effect", **own) == ""
+    assert pair.near("unset_seen", **own) == ""
     assert pair.near("unset_seen", table=TABLE) == ""
     pair.run("near", "nft flush ruleset")  # as a firewall does that is started again: the queue alone slows nothing
     assert pair.near("unset_seen", table=TABLE) == "recovered\n"
@@ -162,6 +177,22 @@ def test_a_share_of_the_packets_is_lost_in_both_directions(pair: Pair, sender: s
     assert pair.arriving(sender).number == 4000
 
 
+def test_a_loss_is_in_effect_when_packets_of_each_direction_were_lost(pair: Pair) -> None:
+    kind = make("loss", {"share": 0.5})
+    pair.near("set", **values(kind))
+    effect = effect_of(kind)
+    assert pair.near("effect", **effect) == "no packet was dropped, held or delayed yet: arriving leaving\n"
+    arrived = pair.arriving("near", 200).number
+    assert pair.near("effect", **effect) == "no packet was dropped, held or delayed yet: arriving\n"
+    reading = json.loads(pair.near("reading", **effect))
+    # as the queue itself has counted
+    assert reading["links"] == {"arriving": 0, "leaving": 200 - arrived}
+    assert reading["warnings"] == ["no packet that is arriving was disturbed yet"]
+    pair.arriving("far", 200)
+    assert pair.near("effect", **effect) == "in effect\n"
+    assert json.loads(pair.near("reading", **effect))["warnings"] == []
+
+
 @pytest.mark.parametrize(("direction", "sender"), [("in", "near"), ("out", "far")])
 def test_the_other_direction_loses_nothing(pair: Pair, direction: str, sender: str) -> None:
     pair.near("set", **values(make("loss", {"share": 0.5, "direction": direction})))
@@ -171,11 +202,23 @@ def test_the_other_direction_loses_nothing(pair: Pair, direction: str, sender: s
 def test_what_leaves_faster_than_the_rate_waits_and_what_arrives_faster_is_dropped(pair: Pair) -> None:
     """1 MB/s, and a queue of 200 kB on both ways; a machine that is busy only makes the times longer."""
     rate, queue = 1e6, 200_000
-    pair.near("set", **values(make("rate", {"rate": rate})))
+    kind = make("rate", {"rate": rate})
+    effect = effect_of(kind)
+
+    def packets() -> Any:
+        return json.loads(pair.near("reading", **effect))["links"]
+
+    pair.near("set", **values(kind))
+    for sender in ("near", "far"):  # slower than the rate
+        assert pair.arriving(sender, 10, 10).number == 10
+    assert pair.near("effect", **effect) == "no packet was dropped, held or delayed yet: arriving leaving\n"
     left = pair.arriving("near", 180, 1000)
     assert left.number == 180  # all of them have room in the queue, whose own burst is a few packets
     assert left.until_read > (180 * 1000 - BURST) / rate
+    assert packets()["leaving"] > 0 and packets()["arriving"] == 0
+    assert pair.near("effect", **effect) == "in effect\n"
     came = pair.arriving("far", 8000, 1000)
+    assert packets()["arriving"] == 8000 - came.number
     # nft lets a second of the rate and its burst pass at once
     assert 100 < came.number <= (queue + rate * (1 + came.sending)) / 1000
     assert "bfifo cb1: parent cb:1 limit 200000b" in pair.run("near", "tc qdisc show dev eth9").stdout
@@ -189,7 +232,7 @@ def test_no_connection_is_made_across_a_partition_but_those_of_ssh(pair: Pair, d
     pair.near("set", **given)
     assert not pair.connects(sender, 4000)
     assert pair.connects(sender, SSH)
-    assert pair.near("effect", table=TABLE, devices="") == "in effect\n"
+    assert pair.near("effect", **effect_of(make("partition", {"direction": direction}))) == "in effect\n"
 
 
 def test_a_qdisc_of_somebody_else_is_no_place_for_ours(pair: Pair) -> None:
@@ -228,3 +271,47 @@ def test_netem_is_told_what_it_understands(pair: Pair) -> None:
     assert tried.returncode == 0 or tried.stderr.startswith("Error: Specified qdisc kind is unknown."), tried.stderr
     wrong = pair.run("near", f"unshare -n sh -c 'tc qdisc add dev lo root {given['leaf']} limt 1'")
     assert 'What is "limt"?' in wrong.stderr
+
+
+#: the last line of ping: iputils, and busybox
+RTT = {"iputils": "rtt min/avg/max/mdev = {}/60.1/70.1/1.0 ms", "busybox": "round-trip min/avg/max = {}/60.1/70.1 ms"}
+
+
+@pytest.mark.parametrize("program", RTT)
+def test_a_delay_is_in_effect_when_the_round_trip_has_grown(pair: Pair, program: str) -> None:
+    """A plain queue stands for netem, and a function of the shell for ping."""
+    own = {"table": TABLE, "devices": "eth9", "leaf": "netem delay 50000us", "directions": "leaving"}
+    given = {**values(make("delay", {"delay": 0.05})), "leaf": "pfifo limit 1000"}
+
+    def near(action: str, milliseconds: str, **more: str) -> str:
+        answer = RTT[program].format(milliseconds)
+        text = script_text("links", action=action, **{**own, **more})
+        return pair.run("near", f"ping() {{ [ {milliseconds} = - ] || echo '{answer}'; }}\n{text}").stdout
+
+    pair.near("set", **given)
+    trips = {"ping": FAR, "before": "300", "delay": "50000"}
+    assert near("effect", "50.412", **trips) == "no packet was dropped, held or delayed yet: leaving\n"
+    pair.arriving("near", 10)
+    assert near("effect", "0.087", **trips) == f"the round trip to {FAR} takes 87 us, and 300 us without the delay\n"
+    assert near("effect", "-", **trips) == f"the round trip to {FAR} takes ? us, and 300 us without the delay\n"
+    assert near("effect", "50.412", **trips) == near("effect", "-") == "in effect\n"
+    reading = json.loads(near("reading", "50.412", **trips))
+    trip = {"before": 300, "in force": 50412}
+    assert reading == {"links": {"leaving": 10, "round_trip_us": trip}, "warnings": []}
+    assert json.loads(near("reading", "-", **trips))["links"]["round_trip_us"]["in force"] is None
+
+
+def test_a_round_trip_is_measured_before_the_delay(pair: Pair) -> None:
+    look = script_text("links", action="look", table=TABLE, peers=f"10.9.0.7 {FAR}", leaf="netem delay 50000us")
+    answers = f"ping() {{ case $* in *{FAR}) echo '{RTT['iputils'].format('0.040')}' ;; esac; }}\n"
+    assert pair.run("near", answers + look).stdout.splitlines()[-1] == f"ping {FAR} 40"
+    assert "ping" not in pair.run("near", f"ping() {{ return 127; }}\n{look}").stdout
+
+
+@pytest.mark.parametrize("trip", ["", "ping 10.0.0.2 300\n"])
+def test_a_delay_that_cannot_be_measured_is_named(trip: str) -> None:
+    kind, scene = make("delay", {"delay": 0.05}), scene_of(links=f"dev eth0 1000\n{trip}")
+    (step,) = kind.steps(scene, Targets(("node1",), osd_names(scene.on_node("node1")), ("node1",)))
+    effect, reading, *_ = step.took
+    assert ("ping=10.0.0.2; before=300; delay=50000" in effect.text) is bool(trip) and reading.reading == "links"
+    assert [text.split(":")[0] for text in kind.warnings()] == ([] if trip else ["node1"])

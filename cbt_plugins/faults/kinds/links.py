@@ -15,7 +15,7 @@ from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, LinkSpeed, Seconds, ServiceOptions, Share
-from cbt_plugins.faults.kinds.network import ssh_port
+from cbt_plugins.faults.kinds.network import refuse_unsupported, ssh_port
 from cbt_plugins.faults.node_shell import script_text, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
@@ -86,6 +86,9 @@ class Disturbance:
     leaf: str = ""  # qdisc of the class
     is_outage: bool = False  # so strong that the safety rules count the targets as down
 
+    each: bool = False  # in effect only when it was seen in all directions
+    delay: float = 0.0  # seconds, of each round trip
+
     @property
     def means(self) -> str:
         """Programs that do it, for people."""
@@ -113,6 +116,15 @@ class Links(Kind):
     serves_on = True
     options: Any
 
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._without_ping: List[str] = []  # nodes, known when the steps are
+
+    def warnings(self) -> Iterator[str]:
+        if self._without_ping:
+            text = "no peer answers ping, or ping is missing: the run cannot measure the delay, and only checks that"
+            yield f"{', '.join(self._without_ping)}: {text} packets have passed the queue of netem"
+
     def errors(self, targets: Sequence[str]) -> Iterator[Tuple[str, str]]:
         table = HostTable(targets)
         both = [name for name in self.options.peers if table.find(name)]
@@ -137,6 +149,7 @@ class Links(Kind):
         addresses = _addresses(scene, [*targets.nodes, *peers])
         far_ports = {scene.ceph.remote.port(peer) for peer in peers}
         steps = []
+        self._without_ping = []
         for number, node in enumerate(targets.nodes, 1):
             ports = {self.options.ssh_port} if self.options.ssh_port else {ssh_port(scene, node), *far_ports}
             far = sorted({address for peer in peers for address in addresses[peer]} - addresses[node])
@@ -149,22 +162,19 @@ class Links(Kind):
         table = "cbt_plugins_" + "".join(c if c.isalnum() else "_" for c in name)
         leaf = self.disturbance(_SPEED).leaf
         look = script_text("links", action="look", table=table, peers=" ".join(ends.addresses), leaf=leaf)
-        speeds = dict(line.split()[1:3] for line in _padded(scene.ask(node, look, root=True)))
+        answer = scene.ask(node, look, root=True)
+        speeds = dict(line.split()[1:3] for line in _padded(answer))
         if not speeds:
             raise FaultError(f"{node}: no interface leads to {', '.join(ends.peers)}")
         done = self.disturbance(max(map(_speed, speeds.values())))
         shape = {"htb": done.htb, "leaf": done.leaf, "rules": "\n".join(nft_rules(table, ends, done))}
         trial = script_text("links", action="try", table=table, **shape)
-        answer = scene.ask(node, f"unshare -n sh -c {shlex.quote(trial)} 2>&1 && echo possible || true", root=True)
-        if answer.split()[-1:] != ["possible"]:
-            why = " ".join(answer.split("\n")[:1]) or "no reply"
-            needs = f"the fault needs {done.means}, but the kernel or a program of the node does not support the fault"
-            raise FaultError(f"{node}: {needs}: {why}")
+        refuse_unsupported(scene, node, trial, done.means)
         own = {"table": table, "devices": " ".join(speeds) if done.leaf else ""}
         recover, recovered = (script_text("links", action=action, **own) for action in ("unset", "unset_seen"))
         switch = DeadManSwitch(name, node, recover, recovered, deadline, limits.back, limits)
         inject = switch.unless_fired + script_text("links", action="set", **own, **shape)
-        effect = Check(node, script_text("links", action="effect", **own), (((), "in effect"),), limits.down, root=True)
+        took = self._effect(scene, node, {**own, "leaf": done.leaf}, done, answer)
         no_table = script_text("links", action="unset_seen", table=table)
         return Step(
             what=f"{done.text} {ends}, by {done.means}; {node} recovers by itself after {deadline:g} s",
@@ -172,11 +182,29 @@ class Links(Kind):
             inject=(Command(node, inject, limits.quick, root=True),),
             undo=switch.undo,
             checks=switch.checks,
-            took=(effect,),
+            took=took,
             ended_early=(Check(node, no_table, (((), "recovered"),), limits.quick, root=True),),
             former={"means": done.means, "interfaces": list(speeds), "peers": list(ends.addresses)},
             arm=switch.arm,
             deadline=deadline,
+        )
+
+    def _effect(
+        self, scene: Scene, node: str, own: Mapping[str, str], done: Disturbance, look: str
+    ) -> Tuple[Check, ...]:
+        """Return the check of the effect, and the check that reads its numbers. `look`: the reply to that action."""
+        directions = " ".join(_ENDS[direction][1] for direction in done.rules)
+        values: Dict[str, object] = {**own, "directions": directions, "each": "yes" if done.each else ""}
+        trip = next((line.split()[1:] for line in look.splitlines() if line.startswith("ping ")), [])
+        if trip:
+            values.update(ping=trip[0], before=trip[1], delay=round(done.delay * 1e6))
+        elif done.delay:
+            self._without_ping.append(node)
+        effect, reading = (script_text("links", action=action, **values) for action in ("effect", "reading"))
+        limits = scene.limits
+        return (
+            Check(node, effect, (((), "in effect"),), limits.down, root=True),
+            Check(node, reading, ((("links",), {"not": ""}),), limits.quick, root=True, reading="links"),
         )
 
     def _with_osds(self, scene: Scene, targets: Targets, step: Step) -> Step:
@@ -339,7 +367,7 @@ class Loss(Links):
         # A packet that nft drops on its way out is an error for the sender. In a blackhole class it is lost silently.
         shape = (_UNLIMITED, "blackhole") if "out" in rules else ("", "")
         text, is_outage = f"lose {percent(options.share, 'g')} of the packets", options.share >= _OUTAGE_LOSS
-        return Disturbance(text, rules, *shape, is_outage)
+        return Disturbance(text, rules, *shape, is_outage, each=True)
 
 
 class SlowLinks(Links):
@@ -357,7 +385,7 @@ class SlowLinks(Links):
     def disturbance(self, speed: float) -> Disturbance:
         rate = round(self.options.rate)
         queue = max(round(rate * _QUEUE), _SHORTEST_QUEUE)
-        over = f"counter name {{counter}} limit rate over {rate} bytes/second burst {queue} bytes drop"
+        over = f"limit rate over {rate} bytes/second burst {queue} bytes counter name {{counter}} drop"
         rules = _both(self.options.direction, over, _CLASSED)
         shape = (f"rate {rate}bps quantum 60000", f"bfifo limit {queue}") if "out" in rules else ("", "")
         text, is_outage = f"limit packets to {about_link(rate)} in each direction", self.options.rate < _OUTAGE_RATE
@@ -384,4 +412,4 @@ class Delay(Links):
         packets = max(_PACKETS, math.ceil(speed * 1e6 / 8 * seconds / _PACKET))
         leaf = f"netem delay {seconds * 1e6:.0f}us limit {packets}"
         text, rules = f"delay outgoing packets by {seconds:g} s", _both("out", "", _CLASSED)
-        return Disturbance(text, rules, _UNLIMITED, leaf, seconds >= _OUTAGE_DELAY)
+        return Disturbance(text, rules, _UNLIMITED, leaf, seconds >= _OUTAGE_DELAY, delay=seconds)
