@@ -78,10 +78,18 @@ class MgrEffect(Effect):
 
 
 class MdsEffect(Effect):
-    """ceph-mdss: the list of metadata servers that report to the monitors."""
+    """ceph-mdss: the file system map, in which a ceph-mds that the monitors do not hear of is absent or laggy."""
+
+    def checks_down(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+        yield self._check(scene, daemons, "none", scene.limits.down)
 
     def checks_back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
-        yield listed(scene, "mds metadata", [s.name for s in daemons])
+        yield self._check(scene, daemons, " ".join(service.name.id for service in daemons), scene.limits.back)
+
+    @staticmethod
+    def _check(scene: Scene, daemons: Sequence[Service], wanted: str, timeout: float) -> Check:
+        text = f"{scene.ceph.command} fs dump -f json | {agent('servers', *(service.name.id for service in daemons))}"
+        return Check(scene.head, text, (((), wanted),), timeout)
 
 
 class RgwEffect(Effect):
@@ -118,11 +126,11 @@ def checks_back(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
 
 
 def serves_again(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return a check for each mon and RGW of one node that it serves again; OSDs are seen in the OSD map.
+    """Return a check for each mon, MDS and RGW of one node that it serves again; OSDs are seen in the OSD map.
 
-    Nothing is sure to be true of a mgr or an MDS only after its return: the monitors keep their metadata for a time.
+    Nothing is sure to be true of a mgr only after its return: the monitors keep its metadata for a time.
     """
-    again = [service for service in daemons if service.name.type in ("mon", "rgw")]
+    again = [service for service in daemons if service.name.type in ("mon", "mds", "rgw")]
     return tuple(check for service in again for check in EFFECTS[service.name.type].checks_back(scene, [service]))
 
 

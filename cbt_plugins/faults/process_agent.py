@@ -11,6 +11,8 @@ Standard library only (Python 3.6 and newer). A process is PID:START, with its s
                                                 MONs, elected after EPOCH
     active MGR...                               "AT NOW": the time since when a ceph-mgr other than the MGRs is active,
                                                 and the present time; reads `ceph mgr dump` from standard input
+    servers MDS...                              those MDSs that the monitors hear of, or "none"; reads `ceph fs dump`
+                                                from standard input
 """
 
 import datetime
@@ -189,6 +191,13 @@ def active_change(dump, without):
     return datetime.datetime.strptime(dump["active_change"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
 
 
+def servers(dump, names):
+    """Return the ceph-mdss among `names` that are in the file system map, active or standby, and are not laggy."""
+    ranks = [info for each in dump["filesystems"] for info in each["mdsmap"]["info"].values()]
+    heard = {info["name"] for info in ranks + dump["standbys"] if "laggy_since" not in info}
+    return [name for name in names if name in heard]
+
+
 def write_when(path, seconds, condition):
     """Wait for a condition and write the time, in epoch seconds, into a file; write nothing after `seconds`."""
     end = time.monotonic() + float(seconds)
@@ -219,6 +228,8 @@ def main(verb, *words):
     elif verb == "active":
         at = active_change(json.load(sys.stdin), words)
         print("" if at is None else "%.6f %.6f" % (at, time.time()))
+    elif verb == "servers":
+        print(" ".join(servers(json.load(sys.stdin), words)) or "none")
     elif verb == "quorum":
         write_when(words[0], words[1], lambda: is_in_quorum(words[2], words[3], words[4:]))
 

@@ -155,13 +155,14 @@ def test_a_look_without_a_reply_says_nothing(
     assert made.undo_all() == [] and ended(events) == []
 
 
-def test_mons_and_gateways_are_looked_at() -> None:
-    """A mgr or an MDS that has ended may still be listed, and OSDs are in the OSD map."""
+def test_all_but_mgrs_and_osds_are_looked_at() -> None:
+    """A mgr that has ended may still be listed, and OSDs are in the OSD map."""
     ceph: Any = SimpleNamespace(head="node0", command="ceph")
     scene = Scene(ceph, Facts(PACIFIC), ("node0",), "f")
     services = [Service(DaemonName(type, "1"), "node1", "systemd") for type in ("osd", "mon", "mgr", "mds")]
     gateways = [Service(DaemonName("rgw", id), "node1", "cephadm", endpoints=(f"{id}:80",)) for id in ("a", "b")]
-    mon, *looks = serves_again(scene, [*services, *gateways])
+    mon, mds, *looks = serves_again(scene, [*services, *gateways])
+    assert mds.text.startswith("ceph fs dump -f json | ") and mds.want == (((), "1"),)
     assert mon.text == "ceph quorum_status -f json"
     assert [look.text.split()[-2:] for look in looks] == [["answers", "a:80"], ["answers", "b:80"]]
 

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
+from faults_scene import scene_of
 from waiting import wait_for
 
 from cbt_plugins.faults import haproxy_agent, process_agent
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.daemon_effects import EFFECTS, seen_gone
 from cbt_plugins.faults.node_shell import agent_text, script_text
+from cbt_plugins.faults.service_managers import Service
 
 #: listens at a port and at an admin socket, with a second thread, and replies to all
 DAEMON = """
@@ -241,3 +245,26 @@ def test_a_drain_does_not_wait_for_ever(haproxy: Callable[[List[int]], List[str]
     told = haproxy([1] * 1000)
     haproxy_agent.main("drain", f"{tmp_path}/admin.sock", "0", "s3/a")
     assert told == ["set server s3/a state drain", "show stat"]
+
+
+def test_a_server_that_the_monitors_do_not_hear_of_is_none() -> None:
+    """Without a standby, a rank keeps the name of its ceph-mds, which is then laggy."""
+    ranks = {"gid_4": {"name": "a"}, "gid_5": {"name": "b", "laggy_since": "2026-11-29T07:00:00.000000+0000"}}
+    dump = {"standbys": [{"name": "c"}], "filesystems": [{"mdsmap": {"info": ranks}}]}
+    assert process_agent.servers(dump, ["a", "b", "c", "d"]) == ["a", "c"]
+    assert process_agent.servers(dump, ["b", "d"]) == []
+    back = {**dump, "standbys": [{"name": "b"}]}  # a new process, beside what the monitors remember of the former one
+    assert process_agent.servers(back, ["b"]) == ["b"]
+
+
+def test_an_mds_is_down_when_the_file_system_map_shows_it() -> None:
+    scene = scene_of()
+    services = [Service(DaemonName("mds", id), "node1", "systemd") for id in "ab"]
+    (down,), (back,) = seen_gone(scene, services), EFFECTS["mds"].checks_back(scene, services)
+    assert down.text == back.text and down.text.startswith("ceph fs dump -f json | ")
+    program = down.text.partition(" | ")[2]
+    for standbys, differs in (("ab", (True, False)), ("a", (True, True)), ("", (False, True)), (None, (True, True))):
+        dump = {"standbys": [{"name": id} for id in standbys or ()], "filesystems": []}
+        reply = "" if standbys is None else json.dumps(dump)
+        done = subprocess.run(["sh", "-c", program], input=reply, capture_output=True, text=True, check=False)
+        assert tuple(check.differs(done.stdout) is not None for check in (down, back)) == differs, standbys
