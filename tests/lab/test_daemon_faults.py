@@ -138,6 +138,23 @@ def test_a_kill_at_any_moment_is_undone(faulty: Faulty, kind: str, moment: str) 
     faulty.clean()
 
 
+def test_an_osd_stays_up_through_a_short_pause(faulty: Faulty) -> None:
+    """Three seconds are less than the grace of heartbeats; the effect is confirmed before the undo."""
+    faulty.clean()
+    before, folder = faulty.ceph("osd dump")["osds"], faulty.folder()
+    said = faulty.run(
+        folder,
+        f"import time\ninjector.acquire(); {inject('pause', 'osd.2')}\n"
+        "time.sleep(3); say(left=injector.undo_all()); injector.release()",
+    )
+    events = [json.loads(line) for line in (folder / "undo.jsonl").read_text().splitlines()]
+    assert next(e["event"] for e in events if e["event"] in ("confirmed", "undo", "undone")) == "confirmed", events
+    (in_effect,) = (line for line in said if line.get("event") == "fault-in-effect")
+    assert in_effect["milestones"]["paused"] and {"left": []} in said
+    entries = [{key: o[key] for key in ("osd", "up", "in", "down_at", "up_from")} for o in before]
+    assert [{key: o[key] for key in entries[0]} for o in faulty.ceph("osd dump")["osds"]] == entries
+
+
 def test_a_paused_osd_continues_although_nobody_asks(faulty: Faulty) -> None:
     before, folder = state(faulty), faulty.folder()
     running = held(faulty, inject("pause", "osd.2", deadline=20.0), folder)
