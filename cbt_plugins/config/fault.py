@@ -200,7 +200,9 @@ class TargetedFaultSection(AnyFaultSection):
     model_config = ConfigDict(json_schema_extra=exactly_one(TARGETS))
 
     daemon_type: Optional[Literal["osd", "mon", "mgr", "mds", "rgw"]] = Field(
-        None, description="Type of the daemons of `nodes` or `daemon_number`. Default: the kind's first."
+        None,
+        description="Type of the daemons of `nodes` or `daemon_number`; of a kind that hits whole nodes, a type of "
+        "daemons that the nodes have. Default: the kind's first.",
     )
     nodes: Optional[Nodes] = Field(None, description="These nodes, or the daemons on them (`daemon_type`).")
     osds: Optional[Osds] = Field(None, description="These OSDs: `[3, 4]`.")
@@ -240,8 +242,8 @@ class TargetedFaultSection(AnyFaultSection):
         cls = kind_class(self.kind)
         if self.daemon_type is None:
             return
-        if given not in ("nodes", "daemon_number") or cls.takes == "node":
-            text = "is for daemon_number, and for nodes of a kind that takes daemons"
+        if given not in ("nodes", "daemon_number") or (cls.takes == "node" and len(cls.daemon_types) == 1):
+            text = "is for daemon_number, and for nodes of a kind that hits daemons of this type"
             raise FieldErrors([FieldError(("daemon_type",), text, of_key=True)])
         if self.daemon_type not in cls.daemon_types:
             text = f"{self.kind} hits {' or '.join(cls.daemon_types)} daemons"

@@ -127,8 +127,10 @@ class Kind:
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         """Return the part of the cluster that the fault takes away, for the safety rules."""
-        nodes = targets.nodes if self.takes == "node" else ()
-        return BlastRadius(targets.daemons, nodes)
+        if self.takes != "node":
+            return BlastRadius(targets.daemons)
+        daemons = (name for node in targets.nodes for name in scene.daemons_on(node, self.daemon_types))
+        return BlastRadius(tuple(daemons), targets.nodes)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         """Return the steps in order, each with its undo. May ask nodes, must change nothing. Raises FaultError."""

@@ -71,9 +71,9 @@ class Scene:
         """Return all OSDs of a node."""
         return tuple(self._osds_by_node.get(node, ()))
 
-    def daemons_on(self, node: str) -> Tuple[DaemonName, ...]:
-        """Return the daemons of all types on a node."""
-        hosts = {name: host for type in DAEMON_TYPES for name, host in self.facts.daemons(type).items()}
+    def daemons_on(self, node: str, types: Sequence[str] = DAEMON_TYPES) -> Tuple[DaemonName, ...]:
+        """Return the daemons of some types on a node; by default of all types."""
+        hosts = {name: host for type in types for name, host in self.facts.daemons(type).items()}
         return tuple(name for name, host in hosts.items() if self._table.find(host) == node)
 
     @cached_property

@@ -92,6 +92,29 @@ def test_a_node_that_counts_as_down_does_so_beside_the_next_fault(case: Case) ->
     assert steps[0].silent is (case.refused == LOST)
 
 
+NODE_KINDS = [case for case in CASES if case.refused == LOST and case.kind not in ("reboot", "network", "power")]
+
+
+@pytest.mark.parametrize("case", NODE_KINDS, ids=lambda case: f"{case.kind} {dict(case.options)}")
+def test_a_node_of_a_mon_is_lost_with_its_osds_too(case: Case) -> None:
+    """`nodes: [node1], daemon_type: mon` names the node by one of its daemons."""
+    scene, kind = scene_of(), make(case.kind, case.options)
+    targets = Targets(("node1",), (DaemonName("mon", "node1"),), ("node1",))
+    if case.kind == "pressure":
+        kind.steps(scene, targets)
+    taken = kind.blast_radius(scene, targets)
+    assert {*taken.daemons} == {*osds_of(scene, "node1"), DaemonName("mon", "node1")}
+
+
+@pytest.mark.parametrize("kind", ["delay", "loss", "rate", "partition", "pressure"])
+def test_a_node_without_osds_is_disturbed(kind: str) -> None:
+    scene = scene_of()
+    assert scene.on_node("node0") == ()
+    targets = Targets(("node0",), (DaemonName("mgr", "node0"),), ("node0",))
+    (step,) = make(kind, {}).steps(scene, targets)
+    assert step.node == "node0" and not any("osd" in check.text for check in (*step.took, *step.checks))
+
+
 def test_a_disturbed_head_and_client_are_named() -> None:
     taken, roles = BlastRadius(disturbed=("node1", "node2")), Roles(head="node1", clients=("node2", "node5"))
     found = judge(taken, roles=roles)

@@ -163,6 +163,7 @@ def test_targets_are_planned(tmp_path: Path) -> None:
         "  - {at: 2s, fault: {label: c, kind: failover, daemon_number: 1, daemon_type: mon}}\n"
         "  - {at: 3s, fault: {label: d, kind: pause, daemon_number: 1}}\n"
         "  - {at: 4s, fault: {label: e, kind: stop, crush_type: rack, seed: 3}}\n"
+        "  - {at: 5s, fault: {label: f, kind: delay, nodes: [rgw2], daemon_type: rgw}}\n"
     )
     events, _ = load_fault_file(file, ["node1"])
     assert [event.inject for event in events] == [
@@ -171,4 +172,5 @@ def test_targets_are_planned(tmp_path: Path) -> None:
         Fault("c", "failover", choose=1, choose_of="mon"),
         Fault("d", "pause", choose=1, choose_of="osd"),
         Fault("e", "stop", choose=1, choose_of="crush:rack", seed=3),
+        Fault("f", "delay", ("rgw2",), choose_of="rgw"),
     ]

@@ -21,6 +21,7 @@ from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.formatting import percent
 from cbt_plugins.inventory import HostTable, check_node_name, is_address
+from cbt_plugins.plan import DAEMON_TYPES
 
 #: from these values on, a disturbed node counts as down. Share of lost packets: heartbeats may not arrive in time
 _OUTAGE_LOSS = 0.1
@@ -114,6 +115,7 @@ class Links(Kind):
 
     takes = "node"
     serves_on = True
+    daemon_types = DAEMON_TYPES
     options: Any
 
     def __init__(self, options: Any) -> None:
@@ -133,7 +135,7 @@ class Links(Kind):
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         if self.disturbance(_SPEED).is_outage:
-            return BlastRadius(targets.daemons, targets.nodes)
+            return super().blast_radius(scene, targets)
         return BlastRadius(disturbed=targets.nodes)
 
     def disturbance(self, speed: float) -> Disturbance:
@@ -210,7 +212,8 @@ class Links(Kind):
     def _with_osds(self, scene: Scene, targets: Targets, step: Step) -> Step:
         """Return the step, with an undo that also starts OSDs that have ended and waits for OSDs that went down."""
         taken, down = self.blast_radius(scene, targets), self.seen_down(scene, targets)
-        osds = [o for o in sorted({*targets.osds, *taken.osds}) if scene.facts.osds[o]["up"]]
+        of_nodes = (osd for node in targets.nodes for osd in scene.on_node(node))
+        osds = [o for o in sorted({*of_nodes, *taken.osds}) if scene.facts.osds[o]["up"]]
         services_by_node = service_managers.find_services(scene, osd_names(osds), self.options.service_manager or "")
         starts = (
             command for of_node in services_by_node.values() for command in service_managers.start(scene, of_node)
@@ -218,7 +221,7 @@ class Links(Kind):
         return replace(
             step,
             undo=(*step.undo, *starts, *scene.mark_in(osds)),
-            checks=(*step.checks, scene.osds_back(osds)),
+            checks=(*step.checks, *((scene.osds_back(osds),) if osds else ())),
             took=(*step.took, *((scene.osds_went_down(down),) if down else ())),
             former={**step.former, **scene.former(osds)},
             daemons=() if self.serves_on else tuple(map(str, osd_names(o for o in osds if o in taken.osds))),
@@ -309,7 +312,9 @@ class Partition(Links):
         gone = [side for side in sides if side.down or not side.has_quorum]
         if not gone:  # requests between the two sides hang
             gone = [side for side in sides if not side.osds] or sides
-        return BlastRadius(osd_names(o for side in gone for o in side.osds), tuple(n for s in gone for n in s.nodes))
+        nodes, others = tuple(n for side in gone for n in side.nodes), [t for t in DAEMON_TYPES if t != "osd"]
+        daemons = (name for node in nodes for name in scene.daemons_on(node, others))
+        return BlastRadius((*osd_names(o for side in gone for o in side.osds), *daemons), nodes)
 
     def seen_down(self, scene: Scene, targets: Targets) -> Sequence[int]:
         return [osd for side in self._sides(scene, targets) if side.down for osd in side.osds]

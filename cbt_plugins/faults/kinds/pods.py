@@ -9,7 +9,6 @@ from pydantic import Field
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults import daemon_effects
-from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import Kind, KindOptions, Seconds
 from cbt_plugins.faults.scene import Scene, Targets
@@ -104,9 +103,6 @@ class NodeDrain(Kind):
     takes = "node"
     daemon_types = DAEMON_TYPES
     changes_in_kubernetes = "node"
-
-    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
-        return BlastRadius(targets.daemons, targets.nodes)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         kubernetes = _kubernetes(scene, "node_drain")

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from cbt_plugins import formatting
 from cbt_plugins.faults.blast_radius import BlastRadius
-from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import Bytes, Kind
 from cbt_plugins.faults.node_shell import in_folder
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.plan import DAEMON_TYPES
 
 _MIB = 1 << 20
 #: smallest share of the available memory that must stay free
@@ -34,6 +34,7 @@ class Pressure(Kind):
 
     takes = "node"
     serves_on = True
+    daemon_types = DAEMON_TYPES
 
     class Options(DeadlineOptions):
         """The number of busy processors, and the memory in use."""
@@ -61,8 +62,8 @@ class Pressure(Kind):
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         """Return the target nodes: disturbed, or down. `steps`, which asks the nodes, finds the nodes that are down."""
-        osds = osd_names(osd for node in self._down for osd in scene.on_node(node))
-        return BlastRadius(osds, tuple(self._down), tuple(node for node in targets.nodes if node not in self._down))
+        daemons = tuple(name for node in self._down for name in scene.daemons_on(node))
+        return BlastRadius(daemons, tuple(self._down), tuple(node for node in targets.nodes if node not in self._down))
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         self._without_psi, self._down = [], []
