@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from typing import Any, Dict, Sequence
 
@@ -39,6 +40,10 @@ class Cluster:
             return f"10.0.0.{node[-1]}\n"
         if "echo possible" in command:
             return "possible\n"
+        if "config get bluestore_debug_random_read_err" in command:
+            return '{"bluestore_debug_random_read_err": "0"}'
+        if "pg dump osds" in command:
+            return json.dumps({"osd_stats": [{"osd": osd, "num_shards_repaired": 0} for osd in range(8)]})
         if "action=look" in command:
             return self._links if "table=" in command else "cpus 2\navailable 8000000000\n"
         units = re.findall(r"\bosd\.\d+", command.splitlines()[0]) if "daemons=" in command else []

@@ -48,6 +48,9 @@ def test_the_ratio_is_below_the_emptiest_target_and_all_that_hold_as_much_are_na
 
 def test_only_full_is_an_outage() -> None:
     scene = scene_of(USED)
+    for level in ("nearfull", "backfillfull", "full"):
+        (step,) = make("fill", {"level": level}).steps(scene, targets(0))
+        assert step.silent is (level == "full")  # its OSDs are up in the OSD map
     assert make("fill", {"level": "backfillfull"}).blast_radius(scene, targets(0)).osds == ()
     taken = make("fill", {"level": "full"}).blast_radius(scene, targets(2))
     assert taken.osds == (0, 1, 2) and "inactive" in rules(judge(taken))

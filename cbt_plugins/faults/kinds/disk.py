@@ -163,6 +163,7 @@ class ReadErrors(Kind):
             ),
             ended_early=(scene.says(look, [((_READ_ERRORS,), former)], limits.quick),),
             former={_READ_ERRORS: former, "repaired": repairs, **scene.former([osd])},
+            silent=True,
         )
 
     @staticmethod

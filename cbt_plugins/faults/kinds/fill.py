@@ -91,6 +91,7 @@ class Fill(Kind):
                 ),
                 ended_early=(scene.says("osd dump", _ratios(former), limits.quick),),
                 former={f"{name}_ratio": value for name, value in former.items()},
+                silent=level == "full",
             )
         ]
 
