@@ -14,7 +14,7 @@ from cbt_plugins.faults.safety_rules_data import Assessment, assess
 
 DATA = Path(__file__).parent / "data" / "ceph"
 #: asked for since the replies were recorded; one manager, on the head
-SINCE = {"config dump": [], "mgr stat": {"active_name": "node0"}, "service dump": {"services": {}}}
+SINCE = {"config dump": [], "mgr stat": {"active_name": "node0"}, "service dump": {"services": {}}, "mds metadata": []}
 SINCE["mgr metadata"] = [{"name": "node0", "hostname": "node0"}]
 PACIFIC: Dict[str, Any] = {**SINCE, **json.loads((DATA / "pacific-blast.json").read_text())}
 

@@ -52,7 +52,7 @@ class Cluster:
 
 def scene_of(links: str = "dev eth0 1000\n") -> Scene:
     """Return the scene. `links`: what a node replies about the interfaces and round trips of its links."""
-    answers = copy.deepcopy({**PACIFIC, "mds metadata": [], "service dump": {"services": {}}})
+    answers = copy.deepcopy(PACIFIC)
     last_quorum(answers)
     return Scene(Cluster(links), Facts(answers), NODES, "f")  # type: ignore[arg-type]
 

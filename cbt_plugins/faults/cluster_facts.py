@@ -22,6 +22,8 @@ from typing import (
 from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
 from cbt_plugins.faults.step import FaultError
 
+#: type of daemon -> the question that lists these daemons
+DAEMON_QUESTIONS: Mapping[str, str] = {"mds": "mds metadata", "rgw": "service dump"}
 #: questions for every fault; the names are the keys of a recorded answer
 QUESTIONS = (
     "osd dump",
@@ -36,9 +38,8 @@ QUESTIONS = (
     "osd metadata",
     "config get mon mon_osd_min_in_ratio",
     "config dump",
+    *DAEMON_QUESTIONS.values(),
 )
-#: further questions, for the daemons of a fault: type of daemon -> question
-DAEMON_QUESTIONS: Mapping[str, str] = {"mds": "mds metadata", "rgw": "service dump"}
 
 
 class DaemonName(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Seq
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults.blast_radius import BlastRadius
-from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
+from cbt_plugins.faults.cluster_facts import QUESTIONS, Facts, ask
 from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.safety_case import OpenFault, Roles, Surroundings, cluster_roles
 from cbt_plugins.faults.safety_rules_data import Assessment, Finding, assess, questions
@@ -85,7 +85,7 @@ class Preparer:
         `name` is unique on the nodes. `before`: targets that were chosen for the fault earlier.
         """
         kind = make(fault.kind, fault.options)
-        facts = self._ask(held, kind.daemon_types)
+        facts = self._ask()
         held_daemons = {name for h in held for name in h.taken.daemons}
         resolver = TargetResolver(facts, self._nodes, held_daemons, kind.eligible(facts))
         targets = None
@@ -118,7 +118,7 @@ class Preparer:
         question_by_name = questions(taken, held)
         alone = list(question_by_name.values())
         if facts is None:
-            facts = replies = self._ask(held, {name.type for name in taken.daemons}, extra_questions, alone)
+            facts = replies = self._ask(extra_questions, alone)
         else:
             replies = ask(self._ceph, (), self._limits.quick, alone) if question_by_name else facts
         answers = {name: replies.answers[question] for name, question in question_by_name.items()}
@@ -136,16 +136,8 @@ class Preparer:
         conf = self._ceph.run(f"cat -- {shlex.quote(self._ceph.conf_file)}", self._limits.quick).stdout
         return replace(roles, called=called, mon_host=" ".join(_MON_HOST.findall(conf)))
 
-    def _ask(
-        self,
-        held: Sequence[OpenFault],
-        types: Collection[str],
-        extra_questions: Sequence[str] = (),
-        alone: Sequence[str] = (),
-    ) -> Facts:
-        every = {"rgw", *types, *(name.type for h in held for name in h.taken.daemons)}
-        extra = [DAEMON_QUESTIONS[type] for type in sorted(every) if type in DAEMON_QUESTIONS]
-        wanted = (*QUESTIONS, *extra, *extra_questions)
+    def _ask(self, extra_questions: Sequence[str] = (), alone: Sequence[str] = ()) -> Facts:
+        wanted = (*QUESTIONS, *extra_questions)
         if self._facts is None:
             return ask(self._ceph, wanted, self._limits.quick, alone)
         missing = [question for question in wanted if question not in self._facts.answers]

@@ -49,7 +49,7 @@ def mgr(case: FaultCase) -> Iterator[Finding]:
 
 def mds(case: FaultCase) -> Iterator[Finding]:
     """Check that a metadata server is left."""
-    hit, left = _daemons(case, "mds") if any(name.type == "mds" for name in case.taken.daemons) else ([], [])
+    hit, left = _daemons(case, "mds")
     if hit and not left:
         many = len(case.facts.daemons("mds"))
         text = f"0 of {many} metadata servers would be left; the fault takes away {names(hit)}"

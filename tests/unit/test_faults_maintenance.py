@@ -38,7 +38,7 @@ class Answers:
 
 
 def step(answers: Answers, **changed: Any) -> Step:
-    facts = Facts({**PACIFIC, "mds metadata": [], **changed})
+    facts = Facts({**PACIFIC, **changed})
     ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None)
     nodes = ("node0", *facts.hosts)
     (made,) = Maintenance(None).steps(Scene(cast(Ceph, ceph), facts, nodes, "r1"), Targets((HOST,), (), (HOST,)))

@@ -45,7 +45,6 @@ def sides(
 ) -> Tuple[Any, Sequence[int]]:
     """Return the blast radius of a partition, and the OSDs that are seen to go down."""
     answers = copy.deepcopy(PACIFIC)
-    answers["mds metadata"] = []
     answers["mon metadata"] = [{"name": node, "hostname": node} for node in monitors]
     ceph: Any = Said()
     scene = Scene(ceph, Facts(answers), NODES, "f")

@@ -348,6 +348,11 @@ def test_the_last_metadata_server_is_left() -> None:
     assert rules(judge(one, servers)) == []
     both = judge(BlastRadius((*one.daemons, DaemonName("mds", "b"))), servers)
     assert text(both, "mds") == "mds: 0 of 2 metadata servers would be left; the fault takes away mds.a, mds.b"
+    # of kinds whose daemons are OSDs
+    assert "mds" in rules(judge(taken(0, 1, nodes=("node1", "node2")), servers))
+    first = OpenFault(taken(0, nodes=("node1",)))
+    assert "mds" in rules(judge(taken(1, nodes=("node2",)), servers, held=[first]))
+    assert "mds" not in rules(judge(taken(1, nodes=("node2",)), servers))
 
 
 @pytest.mark.parametrize(

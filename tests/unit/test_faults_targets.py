@@ -33,7 +33,6 @@ def cluster(**answers: Any) -> Facts:
             "osd tree": {**tree, "nodes": [*tree["nodes"], rack]},
             "mon metadata": [{"name": f"m{i}", "hostname": f"node{i}"} for i in (1, 2)],
             DAEMON_QUESTIONS["rgw"]: {"services": {"rgw": {"daemons": {"summary": "", **rows}}}},
-            DAEMON_QUESTIONS["mds"]: [],
             **answers,
         }
     )

@@ -101,6 +101,18 @@ def test_monitors_that_go_one_after_the_other(
     assert not any(line.startswith("node-a") for line in lines)
 
 
+def test_the_node_of_the_last_mds_stays(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.world, "ceph_mds_metadata", lambda: [{"name": "a", "hostname": "node1"}])
+    monkeypatch.setattr(Network, "steps", lambda *_: [])
+    cut = "{kind: network, nodes: [node1, node3], options: {method: nft}, accept: []"
+    file = write(tmp_path, FILE.replace("{kind: stop, nodes: [node1, node3], accept: []", cut))
+    assert main(["plan", "--live", file]) == 1
+    of_rule = [line for line in capsys.readouterr().err.splitlines() if " rule mds: " in line]
+    assert [line.partition("node-")[2][0] for line in of_rule] == ["a"]
+
+
 def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.state["flags"].append("noout")
     cluster.state["config"].append(["mon", "", "mon_osd_down_out_subtree_limit", "host"])
