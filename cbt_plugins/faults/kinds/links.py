@@ -147,6 +147,7 @@ class Links(Kind):
         return ()
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        service_managers.find_services(scene, (), self.options.service_manager or "", on_node=True)
         peers = peers_of(scene, targets, self.options.peers)
         addresses = _addresses(scene, [*targets.nodes, *peers])
         far_ports = {scene.ceph.remote.port(peer) for peer in peers}

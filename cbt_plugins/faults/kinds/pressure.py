@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
 from pydantic import Field
 
 from cbt_plugins import formatting
+from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import Bytes, Kind
@@ -66,6 +67,7 @@ class Pressure(Kind):
         return BlastRadius(daemons, tuple(self._down), tuple(node for node in targets.nodes if node not in self._down))
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        service_managers.find_services(scene, (), on_node=True)
         self._without_psi, self._down = [], []
         return [self._step(scene, f"{scene.name}-{i}", node) for i, node in enumerate(targets.nodes, 1)]
 
