@@ -9,7 +9,7 @@
 #   action=set:   do it; `devices` are those that `look` has printed
 #   action=unset: take it away; nothing of it there is no error
 #   action=unset_seen: print "recovered" when nothing of it is there
-#   action=effect: print "in effect" when packets were dropped, held or delayed, and the round trip has grown
+#   action=effect: print "in effect" when packets were dropped, held or delayed, and the round trip is as long as the delay
 #   action=reading: print the numbers of these packets and the round trip as JSON, with warnings
 action=${action:?} table=${table:?} rules=${rules:-} peers=${peers:-} htb=${htb:-} leaf=${leaf:-} devices=${devices:-}
 directions=${directions:-} each=${each:-} ping=${ping:-} before=${before:-0} delay=${delay:-0}
@@ -84,7 +84,7 @@ case $action in
     busy=$(echo "$counts" | grep -v ' 0$')
     if [ -z "$busy" ] || { [ -n "$each" ] && [ -n "$idle" ]; }; then
       echo "no packet was dropped, held or delayed yet: ${idle% }"
-    elif [ -n "$ping" ] && { now=$(round_trip "$ping" 12); [ $((${now:-0} - before)) -lt $((delay / 2)) ]; }; then
+    elif [ -n "$ping" ] && { now=$(round_trip "$ping" 12); [ "${now:-0}" -lt $((delay * 9 / 10)) ]; }; then
       echo "the round trip to $ping takes ${now:-?} us, and $before us without the delay"
     else echo 'in effect'; fi ;;
   reading)

@@ -278,7 +278,7 @@ RTT = {"iputils": "rtt min/avg/max/mdev = {}/60.1/70.1/1.0 ms", "busybox": "roun
 
 
 @pytest.mark.parametrize("program", RTT)
-def test_a_delay_is_in_effect_when_the_round_trip_has_grown(pair: Pair, program: str) -> None:
+def test_a_delay_is_in_effect_when_the_round_trip_is_as_long(pair: Pair, program: str) -> None:
     """A plain queue stands for netem, and a function of the shell for ping."""
     own = {"table": TABLE, "devices": "eth9", "leaf": "netem delay 50000us", "directions": "leaving"}
     given = {**values(make("delay", {"delay": 0.05})), "leaf": "pfifo limit 1000"}
@@ -295,6 +295,8 @@ def test_a_delay_is_in_effect_when_the_round_trip_has_grown(pair: Pair, program:
     assert near("effect", "0.087", **trips) == f"the round trip to {FAR} takes 87 us, and 300 us without the delay\n"
     assert near("effect", "-", **trips) == f"the round trip to {FAR} takes ? us, and 300 us without the delay\n"
     assert near("effect", "50.412", **trips) == near("effect", "-") == "in effect\n"
+    assert near("effect", "50.412", **{**trips, "before": "40000"}) == "in effect\n"  # measured under load
+    assert near("effect", "44.999", **trips) != "in effect\n" == near("effect", "-", **{**trips, "delay": "0"})
     reading = json.loads(near("reading", "50.412", **trips))
     trip = {"before": 300, "in force": 50412}
     assert reading == {"links": {"leaving": 10, "round_trip_us": trip}, "warnings": []}
@@ -306,6 +308,14 @@ def test_a_round_trip_is_measured_before_the_delay(pair: Pair) -> None:
     answers = f"ping() {{ case $* in *{FAR}) echo '{RTT['iputils'].format('0.040')}' ;; esac; }}\n"
     assert pair.run("near", answers + look).stdout.splitlines()[-1] == f"ping {FAR} 40"
     assert "ping" not in pair.run("near", f"ping() {{ return 127; }}\n{look}").stdout
+
+
+@pytest.mark.parametrize(("delay", "limit", "warned"), [(0.001, "1000", []), (0.0009, "0", ["a delay below 1 ms"])])
+def test_a_delay_that_no_round_trip_shows_is_named(delay: float, limit: str, warned: Any) -> None:
+    kind, scene = make("delay", {"delay": delay}), scene_of(links="dev eth0 1000\nping 10.0.0.2 300\n")
+    (step,) = kind.steps(scene, Targets(("node1",), osd_names(scene.on_node("node1")), ("node1",)))
+    assert f"before=300; delay={limit}\n" in step.took[0].text
+    assert [text.split(":")[0] for text in kind.warnings()] == warned
 
 
 @pytest.mark.parametrize("trip", ["", "ping 10.0.0.2 300\n"])

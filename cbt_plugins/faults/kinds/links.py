@@ -37,6 +37,8 @@ _SPEED, _PACKET, _PACKETS = 10000.0, 1500, 1000
 _SLOWEST = 125_000.0
 #: longest delay in seconds: half of the default grace of heartbeats
 _LONGEST = 5.0
+#: seconds: below, a round trip does not show the delay
+_MEASURABLE = 0.001
 #: number of nodes that must report an OSD before monitors mark it down, by Ceph's default
 _REPORTERS = 2
 #: a class of HTB that limits nothing
@@ -200,7 +202,8 @@ class Links(Kind):
         values: Dict[str, object] = {**own, "directions": directions, "each": "yes" if done.each else ""}
         trip = next((line.split()[1:] for line in look.splitlines() if line.startswith("ping ")), [])
         if trip:
-            values.update(ping=trip[0], before=trip[1], delay=round(done.delay * 1e6))
+            least = round(done.delay * 1e6) if done.delay >= _MEASURABLE else 0
+            values.update(ping=trip[0], before=trip[1], delay=least)
         elif done.delay:
             self._without_ping.append(node)
         effect, reading = (script_text("links", action=action, **values) for action in ("effect", "reading"))
@@ -412,6 +415,11 @@ class Delay(Links):
         """The delay of packets."""
 
         delay: Seconds = Field(0.05, gt=0, le=_LONGEST, description="Time added to each round trip; up to 5s.")
+
+    def warnings(self) -> Iterator[str]:
+        yield from super().warnings()
+        if self.options.delay < _MEASURABLE:
+            yield "a delay below 1 ms: the run only checks that packets have passed the queue of netem"
 
     def disturbance(self, speed: float) -> Disturbance:
         seconds = self.options.delay
