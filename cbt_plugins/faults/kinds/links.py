@@ -88,8 +88,6 @@ class Disturbance:
     htb: str = ""
     leaf: str = ""  # qdisc of the class
     is_outage: bool = False  # so strong that the safety rules count the targets as down
-
-    each: bool = False  # in effect only when it was seen in all directions
     delay: float = 0.0  # seconds, of each round trip
 
     @property
@@ -199,7 +197,7 @@ class Links(Kind):
     ) -> Tuple[Check, ...]:
         """Return the check of the effect, and the check that reads its numbers. `look`: the reply to that action."""
         directions = " ".join(_ENDS[direction][1] for direction in done.rules)
-        values: Dict[str, object] = {**own, "directions": directions, "each": "yes" if done.each else ""}
+        values: Dict[str, object] = {**own, "directions": directions}
         trip = next((line.split()[1:] for line in look.splitlines() if line.startswith("ping ")), [])
         if trip:
             least = round(done.delay * 1e6) if done.delay >= _MEASURABLE else 0
@@ -376,7 +374,7 @@ class Loss(Links):
         # A packet that nft drops on its way out is an error for the sender. In a blackhole class it is lost silently.
         shape = (_UNLIMITED, "blackhole") if "out" in rules else ("", "")
         text, is_outage = f"lose {percent(options.share, 'g')} of the packets", options.share >= _OUTAGE_LOSS
-        return Disturbance(text, rules, *shape, is_outage, each=True)
+        return Disturbance(text, rules, *shape, is_outage)
 
 
 class SlowLinks(Links):
