@@ -73,9 +73,11 @@ class TargetResolver:
             hit += by_node[node]
         daemons = tuple(dict.fromkeys(hit))
         wrong = [d for d in daemons if self._eligible is not None and d not in self._eligible]
+        on_nodes = [osd for node in nodes for osd in self._osds_on(node)] if takes == "node" else []
+        affected = tuple(dict.fromkeys((*daemons, *on_nodes)))
         self._refuse(fault, wrong, f"{fault.kind} can hit only {names(sorted(self._eligible or ()))} now")
-        self._refuse(fault, [d for d in daemons if d in self._held], "already hit by another open fault")
-        self._refuse(fault, [d for d in daemons if not self._facts.is_up(d)], "already down, but not by this run")
+        self._refuse(fault, [d for d in affected if d in self._held], "already hit by another open fault")
+        self._refuse(fault, [d for d in affected if not self._facts.is_up(d)], "already down, but not by this run")
         return Targets(tuple(dict.fromkeys(nodes)), daemons, tuple(named))
 
     def _of_bucket(
@@ -104,6 +106,10 @@ class TargetResolver:
             raise FaultError(f"{fault.label}: hosts of {bucket} that are no nodes of `cluster:`: {', '.join(unknown)}")
         return [*osd_names(sorted(osds))], [str(self._table.find(host)) for host in hosts]
 
+    def _osds_on(self, node: str) -> List[DaemonName]:
+        hosts = self._facts.hosts
+        return [osd for host in hosts if self._table.find(host) == node for osd in osd_names(hosts[host])]
+
     @staticmethod
     def _refuse(fault: Fault, daemons: Sequence[DaemonName], why: str) -> None:
         if daemons:
@@ -121,6 +127,7 @@ class TargetResolver:
         usable = {d for daemons in by_node.values() for d in daemons if self._healthy(d)}
         if of == "node":
             free = [node for node in sorted(by_node) if by_node[node] and usable.issuperset(by_node[node])]
+            free = [node for node in free if takes != "node" or all(map(self._healthy, self._osds_on(node)))]
         else:
             free = [str(d) for node in sorted(by_node) for d in by_node[node] if d in usable and d.type == of]
         if len(free) < fault.choose:

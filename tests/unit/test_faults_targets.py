@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -95,6 +96,21 @@ def test_a_node_means_its_osds_unless_the_fault_has_another_type() -> None:
     assert chosen.daemons[0].type == "rgw"
     with pytest.raises(FaultError, match="with rgw daemons; nodes with such daemons: node1, node2"):
         resolved(facts, Fault("a", "x", ("node3",), choose_of="rgw"))
+
+
+def test_an_osd_of_a_node_that_a_mon_names_is_no_target_twice() -> None:
+    facts = cluster()
+    (osd,) = osd_names(facts.hosts["node1"])
+    by_mon, chosen = Fault("l", "loss", ("node1",), choose_of="mon"), Fault("l", "loss", choose=1)
+    paused = TargetResolver(facts, NODES, held=[osd])
+    with pytest.raises(FaultError, match=f"^l: {osd}: already hit by another open fault$"):
+        paused.resolve(by_mon, "node", DAEMON_TYPES)
+    assert {paused.resolve(replace(chosen, seed=n), "node", ("mon",)).nodes for n in range(9)} == {("node2",)}
+    rows = [{**row, "up": int(row["osd"] != int(osd.id))} for row in facts.answers["osd dump"]["osds"]]
+    facts = cluster(**{"osd dump": {**facts.answers["osd dump"], "osds": rows}})
+    with pytest.raises(FaultError, match=f"^l: {osd}: already down, but not by this run$"):
+        resolved(facts, by_mon, "node")
+    assert resolved(facts, by_mon).daemons == (DaemonName("mon", "m1"),)  # of a kind that takes daemons
 
 
 def test_a_failover_is_of_the_active_manager_or_the_leader() -> None:
