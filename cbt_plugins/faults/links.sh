@@ -1,8 +1,8 @@
 #!/bin/sh
 # Disturb packets between this node and others: an nft table, and an HTB class on the interfaces for what leaves.
 #   in: action, table, rules (text of nft), peers (their addresses), htb, leaf (class and qdisc of tc; empty: nothing is classed),
-#       directions ("arriving", "leaving"), ping (an address; empty: no round trip is measured), before (its round trip
-#       without the delay) and delay, in microseconds
+#       directions ("arriving", "leaving"), needs (text: without it nothing is disturbed), ping (an address; empty:
+#       no round trip is measured), before (its round trip without the delay) and delay, in microseconds
 #   action=look:  print "dev DEVICE MBIT" for each interface to the peers; fails when its root qdisc is not the kernel's own;
 #                 for a delay print "ping ADDRESS MICROSECONDS" for the first peer that answers
 #   action=try:   set all of it up in a network that nothing else is in: what this kernel cannot do fails
@@ -12,7 +12,7 @@
 #   action=effect: print "in effect" when packets were dropped, held or delayed, and the round trip is as long as the delay
 #   action=reading: print the numbers of these packets and the round trip as JSON, with warnings
 action=${action:?} table=${table:?} rules=${rules:-} peers=${peers:-} htb=${htb:-} leaf=${leaf:-} devices=${devices:-}
-directions=${directions:-} ping=${ping:-} before=${before:-0} delay=${delay:-0}
+directions=${directions:-} needs=${needs:-} ping=${ping:-} before=${before:-0} delay=${delay:-0}
 # where nft or tc does not answer, nobody knows what is there: that is an error, and not "nothing"
 ours() {
   q=$(LC_ALL=C tc qdisc show dev "$1" 2>&1) ||
@@ -30,7 +30,7 @@ set_all() {
   printf '%s\n' "$rules" | nft -f -
 }
 counted() { nft list counters table inet "$table" | sed -n "/counter $1 {/{n;s/.*packets \([0-9]*\).*/\1/p;}"; }
-# packets that a qdisc has dropped, or, where it holds packets, has held: as the qdisc itself counts them
+# packets that a qdisc has dropped or delayed, or how often the class was over its limit: as the qdisc itself counts
 queued() {
   for i in $devices; do LC_ALL=C tc -s qdisc show dev "$i"; done | sed -n '/^qdisc [^ ]* cb1*:/{N
     s/^qdisc [^ ]* \(cb1*\): .*\n.* \([0-9]*\) pkts* (dropped \([0-9]*\), overlimits \([0-9]*\) .*/\1 \2 \3 \4/p;}' | {
@@ -80,7 +80,7 @@ case $action in
     has_table || echo recovered ;;
   effect)
     if ! seen | grep -qv ' 0$'; then
-      echo "no packet was dropped, held or delayed yet: $directions"
+      echo "no packet was dropped, held or delayed yet: $directions${needs:+; the fault needs $needs}"
     elif [ -n "$ping" ] && { now=$(round_trip "$ping" 12); [ "${now:-0}" -lt $((delay * 9 / 10)) ]; }; then
       echo "the round trip to $ping takes ${now:-?} us, and $before us without the delay"
     else echo 'in effect'; fi ;;

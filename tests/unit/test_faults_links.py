@@ -17,6 +17,7 @@ from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.kinds.links import LinkEnds, Links, nft_rules
 from cbt_plugins.faults.node_shell import script_text
 from cbt_plugins.faults.scene import Targets
+from cbt_plugins.faults.step import FaultError
 
 NEAR, FAR, SSH, TABLE = "10.9.0.1", "10.9.0.2", 22, "cbt_plugins_t"
 #: datagrams to NEAR or FAR, from a node: argument 1 = where to, 2 = port, 3 = how many, 4 = bytes of each. Prints when
@@ -29,8 +30,8 @@ for i in range(int(sys.argv[3])):
     s.sendto(bytes(int(sys.argv[4])), (sys.argv[1], int(sys.argv[2])))
 print(begin, time.monotonic())
 """
-#: bytes that the shaper lets pass at once: far more than its own
-BURST = 60_000
+#: bytes that the shaper lets pass at once
+BURST = 131_072
 #: argument 1 = port; a quiet second ends it. Prints datagrams, and when the last one was read
 RECEIVE = """import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -208,11 +209,13 @@ def test_what_leaves_faster_than_the_rate_waits_and_what_arrives_faster_is_dropp
         return json.loads(pair.near("reading", **effect))["links"]
 
     pair.near("set", **values(kind))
-    for sender in ("near", "far"):  # slower than the rate
+    for sender in ("near", "far"):  # slower than the rate, also as one packet of many fragments
         assert pair.arriving(sender, 10, 10).number == 10
-    assert pair.near("effect", **effect) == "no packet was dropped, held or delayed yet: arriving leaving\n"
+        assert pair.arriving(sender, 1, 60_000).number == 1
+    idle = "no packet was dropped, held or delayed yet: arriving leaving; the fault needs a load above the rate\n"
+    assert pair.near("effect", **effect) == idle
     left = pair.arriving("near", 180, 1000)
-    assert left.number == 180  # all of them have room in the queue, whose own burst is a few packets
+    assert left.number == 180  # all of them have room in the queue, behind the burst
     assert left.until_read > (180 * 1000 - BURST) / rate
     assert packets()["leaving"] > 0 and packets()["arriving"] == 0
     assert pair.near("effect", **effect) == "in effect\n"
@@ -307,6 +310,17 @@ def test_a_round_trip_is_measured_before_the_delay(pair: Pair) -> None:
     answers = f"ping() {{ case $* in *{FAR}) echo '{RTT['iputils'].format('0.040')}' ;; esac; }}\n"
     assert pair.run("near", answers + look).stdout.splitlines()[-1] == f"ping {FAR} 40"
     assert "ping" not in pair.run("near", f"ping() {{ return 127; }}\n{look}").stdout
+
+
+@pytest.mark.parametrize(("speed", "refused"), [("1000", True), ("1001", False), ("-1", False), ("", False)])
+def test_a_rate_that_is_no_limit_is_refused(speed: str, refused: bool) -> None:
+    kind, scene = make("rate", {"rate": 125e6}), scene_of(links=f"dev eth0 {speed}\n")
+    targets = Targets(("node1",), osd_names(scene.on_node("node1")), ("node1",))
+    if refused:
+        with pytest.raises(FaultError, match=r"^node1: rate: .* would limit nothing on eth0, which is not faster$"):
+            kind.steps(scene, targets)
+    else:
+        assert kind.steps(scene, targets)
 
 
 @pytest.mark.parametrize(("delay", "limit", "warned"), [(0.001, "1000", []), (0.0009, "0", ["a delay below 1 ms"])])

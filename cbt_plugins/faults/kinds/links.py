@@ -31,6 +31,8 @@ _OUTAGE_DELAY = 1.0
 _OUTAGE_RATE = 1_250_000.0
 #: queue of a slow link: seconds of traffic, and the fewest bytes: two packets with offloads
 _QUEUE, _SHORTEST_QUEUE = 0.2, 131072
+#: for HTB, whose default holds a single packet with offloads already
+_BURST = f"burst {_SHORTEST_QUEUE} cburst {_SHORTEST_QUEUE}"
 #: Mbit/s assumed for an interface of unknown speed; bytes of a packet; the smallest limit of packets for netem
 _SPEED, _PACKET, _PACKETS = 10000.0, 1500, 1000
 #: lowest rate in bytes/s; a slower link could not carry the heartbeats of a node
@@ -89,6 +91,7 @@ class Disturbance:
     leaf: str = ""  # qdisc of the class
     is_outage: bool = False  # so strong that the safety rules count the targets as down
     delay: float = 0.0  # seconds, of each round trip
+    rate: float = 0.0  # bytes/s of each direction; 0: unlimited
 
     @property
     def means(self) -> str:
@@ -170,6 +173,10 @@ class Links(Kind):
         if not speeds:
             raise FaultError(f"{node}: no interface leads to {', '.join(ends.peers)}")
         done = self.disturbance(max(map(_speed, speeds.values())))
+        useless = [name for name, mbit in speeds.items() if mbit.isdecimal() and 0 < int(mbit) <= done.rate / 125_000]
+        if useless:
+            text = f"{about_link(done.rate)} would limit nothing on {', '.join(useless)}, which is not faster"
+            raise FaultError(f"{node}: rate: {text}")
         shape = {"htb": done.htb, "leaf": done.leaf, "rules": "\n".join(nft_rules(table, ends, done))}
         trial = script_text("links", action="try", table=table, **shape)
         refuse_unsupported(scene, node, trial, done.means)
@@ -197,7 +204,8 @@ class Links(Kind):
     ) -> Tuple[Check, ...]:
         """Return the check of the effect, and the check that reads its numbers. `look`: the reply to that action."""
         directions = " ".join(_ENDS[direction][1] for direction in done.rules)
-        values: Dict[str, object] = {**own, "directions": directions}
+        needs = "a load above the rate" if done.rate else ""
+        values: Dict[str, object] = {**own, "directions": directions, "needs": needs}
         trip = next((line.split()[1:] for line in look.splitlines() if line.startswith("ping ")), [])
         if trip:
             least = round(done.delay * 1e6) if done.delay >= _MEASURABLE else 0
@@ -380,7 +388,8 @@ class Loss(Links):
 class SlowLinks(Links):
     """Limits the rate of links: outgoing packets wait in a short queue, incoming packets above the rate are dropped.
 
-    Below 10 Mbit/s, the safety rules count the targets as down.
+    The fault needs a load above the rate: if no packet was held or dropped within a minute, the fault counts as without
+    effect. Below 10 Mbit/s, the safety rules count the targets as down.
     """
 
     class Options(LinkOptions):
@@ -394,9 +403,9 @@ class SlowLinks(Links):
         queue = max(round(rate * _QUEUE), _SHORTEST_QUEUE)
         over = f"limit rate over {rate} bytes/second burst {queue} bytes counter name {{counter}} drop"
         rules = _both(self.options.direction, over, _CLASSED)
-        shape = (f"rate {rate}bps quantum 60000", f"bfifo limit {queue}") if "out" in rules else ("", "")
+        shape = (f"rate {rate}bps {_BURST} quantum 60000", f"bfifo limit {queue}") if "out" in rules else ("", "")
         text, is_outage = f"limit packets to {about_link(rate)} in each direction", self.options.rate < _OUTAGE_RATE
-        return Disturbance(text, rules, *shape, is_outage)
+        return Disturbance(text, rules, *shape, is_outage, rate=rate)
 
 
 class Delay(Links):
