@@ -192,7 +192,7 @@ def test_what_a_kernel_cannot_do_is_refused_beforehand(
     assert main(["plan", "--live", file]) == 1
     err = capsys.readouterr().err
     assert f"node-a: node1: the fault needs {means}, but the kernel or a program of the node does not" in err
-    assert err.splitlines()[0].endswith("Error: Specified qdisc kind is unknown.")
+    assert err.splitlines()[0].endswith("(CAP_SYS_ADMIN): Error: Specified qdisc kind is unknown.")
 
 
 @pytest.mark.parametrize("client", ["c1", "client1"])

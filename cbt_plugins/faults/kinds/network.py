@@ -184,7 +184,7 @@ def refuse_unsupported(scene: Scene, node: str, trial: str, means: str) -> None:
     if answer.split()[-1:] != ["possible"]:
         why = " ".join(answer.split("\n")[:1]) or "no reply"
         needs = f"the fault needs {means}, but the kernel or a program of the node does not support the fault"
-        raise FaultError(f"{node}: {needs}: {why}")
+        raise FaultError(f"{node}: {needs}, or `unshare -n` has no right (CAP_SYS_ADMIN): {why}")
 
 
 def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
