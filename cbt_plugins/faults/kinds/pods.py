@@ -96,7 +96,8 @@ class DeletePod(Kind):
 class NodeDrain(Kind):
     """Cordons Kubernetes nodes and evicts the pods of Rook's daemons (`kubectl drain`); the undo uncordons the nodes.
 
-    OSDs stay down until the undo. A mon, mgr or RGW may run on another node afterwards. An already cordoned node is
+    OSDs stay down until the undo. A mon, mgr or RGW may run on another node afterwards; so may the last MDS, but the
+    safety rules count this MDS as down. An already cordoned node is
     refused.
     """
 
