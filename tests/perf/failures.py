@@ -56,6 +56,8 @@ SHORTEST = ("mgr failover", "rgw down", "osd hangs")
 REFUSED = ("rack down", "datacenter down", "slow disk")
 #: what is judged: (operation, metric) -> the limit of a gate
 LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ratio"): "50%"}
+#: what is only recorded, and shown beside the limits; older files of scores lack it
+RECORDED = (*LIMITS, ("total", "p99_ms"))
 #: the limits that the pages of the scorecard advertise
 ADVERTISED = {("total", "bad_s"): "20%", ("total", "longest_gap_s"): "+1s"}
 #: a change of the p99 that a gate should find
@@ -128,7 +130,7 @@ def scores(archive: Path, number: int) -> Iterator[Score]:
     """Yield the numbers of the repetitions of an archive."""
     for record in records_of(archive):
         for measurement in record.measurements:
-            if (measurement.op, measurement.metric) in LIMITS and measurement.repeats:
+            if (measurement.op, measurement.metric) in RECORDED and measurement.repeats:
                 for repetition, value in enumerate(measurement.repeats):
                     yield Score(number, measurement.phase, measurement.metric, repetition, value)
 
@@ -209,12 +211,15 @@ def pair_differences(labs: Sequence[Sequence[Score]], failure: str, metric: str)
 
 def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
     """Return for each failure the number of pairs and how its numbers scatter."""
-    names = ("bad s", "longest gap s", "p99 ratio", f"{DOUBLED}x p99, alone", "of 30 limits")
-    lines = [f"{'failure':14}{'pairs':>7}" + "".join(f"{name:>18}" for name in names)]
+    has_p99 = any(score.metric == "p99_ms" for made in labs for score in made)
+    shown_metrics = [metric for _, metric in (RECORDED if has_p99 else LIMITS)]
+    heads = {"bad_s": "bad s", "longest_gap_s": "longest gap s", "p99_ratio": "p99 ratio", "p99_ms": "p99, ms"}
+    names = [*map(heads.__getitem__, shown_metrics), f"{DOUBLED}x p99, alone", "of 30 limits"]
+    lines = [f"{'failure':14}{'pairs':>7}" + "".join(f"{name:>16}" for name in names)]
     for failure in failures:
         cells = []
         needed = ["", ""]
-        for _, metric in LIMITS:
+        for metric in shown_metrics:
             values = [s.value for made in labs for s in made if (s.failure, s.metric) == (failure, metric)]
             differences = pair_differences(labs, failure, metric)
             if len(differences) < 2:
@@ -224,11 +229,10 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
             scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
             shown = f"{scatter:.2f} s" if METRICS[metric].additive else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
-            limit = LIMITS["total", metric]
-            if not METRICS[metric].additive:
-                needed = [str(repetitions(scatter, DOUBLED, limit, rows)) for rows in (1, 30)]
+            if not METRICS[metric].additive:  # the last of them: in ms, if it was recorded
+                needed = [str(repetitions(scatter, DOUBLED, LIMITS["total", "p99_ratio"], rows)) for rows in (1, 30)]
         texts = [text for _, text in cells] + needed
-        lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>18}" for text in texts))
+        lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>16}" for text in texts))
     lines += [
         "median, scatter: sqrt(mean square of the differences of pairs / 2); of a ratio, of the logarithms",
         f"{DOUBLED}x p99: repetitions of each side by which a gate finds it in 90 %: as its only limit, as one of 30",

@@ -29,6 +29,19 @@ def test_the_table_of_trust_is_made_of_the_recorded_scores() -> None:
     assert "`bad_s=20%` and `longest_gap_s=+1s` of each failure, 0.5 % were" in document
 
 
+def test_the_table_of_a_busy_machine_is_made_of_the_recorded_scores() -> None:
+    file = "tests/data/failures/busy/2026-11-29.jsonl"
+    line = [sys.executable, "tests/perf/failures.py", "table", file]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=True)
+    table, _, alarms = done.stdout.partition("median, scatter: ")
+    document = (ROOT / "docs" / "TRUST.md").read_text()
+    assert table in document
+    assert "both ways: 2; false alarms 1" in alarms.split("bad_s=20%")[0]
+    for row in table.splitlines()[1:]:
+        ratio, p99 = (float(row.split("%")[place].split()[-1]) for place in (0, 1))
+        assert p99 < ratio
+
+
 def test_the_scatter_of_a_pull_request_is_that_of_the_recorded_blocks() -> None:
     document = (ROOT / "docs" / "PR.md").read_text()
     file = "tests/data/pull_requests/2026-11-27.json"
