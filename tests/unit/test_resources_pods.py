@@ -49,6 +49,15 @@ def test_two_names_of_a_pod_that_come_back_at_different_times_count_once(tmp_pat
     assert usage["cores"] == pytest.approx({("osd-0", "0"): 1.0}) and usage["class"]["daemons"] == 1
 
 
+def test_an_osd_that_restarts_on_a_machine_with_two_names_counts_once(tmp_path: Path) -> None:
+    """One name misses the time after the restart, the other misses most of the time before it."""
+    restarted = Made([("mon", "a", 0.0, 1), OSD_0], boot="machine1", pidns="pid:[0]")  # OSD 0 has the next pid
+    write(tmp_path, "node1", POD_0, seconds=12)
+    write(tmp_path, "osd-0", POD_0, seconds=2, begin=T0 + 10)
+    write(tmp_path, "osd-0", restarted, seconds=8, begin=T0 + 12)
+    assert osds(tmp_path)["class"]["daemons"] == 1
+
+
 @pytest.mark.parametrize("folders", [("01", "01"), ("01", "02")])
 def test_osds_of_a_node_that_was_two_pods_in_turn_make_no_sum(tmp_path: Path, folders: Tuple[str, str]) -> None:
     run, begin = archives.small(tmp_path), archives.T0 - 5.0

@@ -130,7 +130,8 @@ def without_doubles(nodes: Sequence[NodeSamples], window: Tuple[float, float]) -
 
 
 def _process_of(daemon: DaemonSamples) -> Tuple[str, str, str, int]:
-    return (daemon.namespace, daemon.daemon_class, daemon.id, daemon.pid)
+    """Return the key of a process: that of its daemon, whose processes belong together; of a generator, its own."""
+    return (daemon.namespace, daemon.daemon_class, daemon.id, daemon.pid if daemon.daemon_class == "generator" else 0)
 
 
 def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
@@ -201,8 +202,7 @@ def _by_id(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[DaemonSamples, 
     processes_of_daemon: Dict[Tuple[str, str, int], List[DaemonSamples]] = {}
     for daemon in node.daemons:
         if daemon.daemon_class in CLASSES and daemon.used.meets(grid.begin, grid.end):
-            key = (daemon.daemon_class, daemon.id, daemon.pid if daemon.daemon_class == "generator" else 0)
-            processes_of_daemon.setdefault(key, []).append(daemon)
+            processes_of_daemon.setdefault(_process_of(daemon)[1:], []).append(daemon)
     for processes in processes_of_daemon.values():
         processes.sort(key=lambda process: process.at[0])
         yield processes[0], processes
