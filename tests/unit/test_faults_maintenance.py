@@ -37,11 +37,11 @@ class Answers:
         return {nodes[0]: Result(text, "", 0)}
 
 
-def step(answers: Answers, **changed: Any) -> Step:
+def step(answers: Answers, host: str = HOST, **changed: Any) -> Step:
     facts = Facts({**PACIFIC, **changed})
     ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None)
-    nodes = ("node0", *facts.hosts)
-    (made,) = Maintenance(None).steps(Scene(cast(Ceph, ceph), facts, nodes, "r1"), Targets((HOST,), (), (HOST,)))
+    nodes = ("node0", *facts.hosts, "gw1")
+    (made,) = Maintenance(None).steps(Scene(cast(Ceph, ceph), facts, nodes, "r1"), Targets((host,), (), (host,)))
     return made
 
 
@@ -54,6 +54,16 @@ def test_the_undo_needs_no_status_of_the_host() -> None:
     assert (start.node, start.root, f"start ceph-{FSID}.target" in start.text) == (HOST, True, True)
     assert flag.text == f"ceph osd unset-group noout {HOST}"
     assert any(check.want == ((("crush_node_flags", HOST), None),) for check in made.checks)
+
+
+def test_a_host_without_osds() -> None:
+    """It has no entry in the CRUSH tree, so the orchestrator sets no flag for it."""
+    answers = Answers()
+    answers.hosts = [{"hostname": "gw1", "status": ""}]
+    mons = [*PACIFIC["mon metadata"], {"name": "x", "hostname": "gw1"}]
+    made = step(answers, "gw1", **{"mon metadata": mons})
+    assert [command.text for command in made.inject] == ["ceph orch host maintenance enter gw1 --force"]
+    assert not any("unset-group" in command.text for command in made.undo)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,11 @@ class Maintenance(Kind):
         return [self._step(scene, node) for node in targets.nodes]
 
     def _step(self, scene: Scene, node: str) -> Step:
-        host = next(name for name in scene.facts.hosts if find_host(name, scene.nodes) == node)
         daemons = scene.daemons_on(node)
+        hosts = {host for type in DAEMON_TYPES for host in scene.facts.daemons(type).values()}
+        host = next((name for name in sorted(hosts) if find_host(name, scene.nodes) == node), None)
+        if host is None:
+            raise FaultError(f"{node} has no daemon of the cluster")
         _refuse(scene, host, daemons)
         services_of_node = service_managers.find_services(scene, daemons, on_node=True)[node]
         target = _target(node, services_of_node)
@@ -58,7 +61,8 @@ class Maintenance(Kind):
                 Command(scene.head, leave, limits.slow),
                 # after an interrupted order the orchestrator does not end the maintenance by itself
                 Command(node, f"systemctl --quiet enable {target}; systemctl start {target}", limits.slow, root=True),
-                scene.unset(f"osd unset-group {_FLAG} {shlex.quote(host)}"),
+                # the orchestrator sets the flag only for a host that is in the CRUSH tree
+                *([scene.unset(f"osd unset-group {_FLAG} {shlex.quote(host)}")] if osds else ()),
             ),
             checks=(
                 scene.says("orch host ls", [(status, "")], limits.quick),

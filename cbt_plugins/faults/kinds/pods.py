@@ -97,8 +97,7 @@ class NodeDrain(Kind):
     """Cordons Kubernetes nodes and evicts the pods of Rook's daemons (`kubectl drain`); the undo uncordons the nodes.
 
     OSDs stay down until the undo. A mon, mgr or RGW may run on another node afterwards; so may the last MDS, but the
-    safety rules count this MDS as down. An already cordoned node is
-    refused.
+    safety rules count this MDS as down. An already cordoned node is refused.
     """
 
     takes = "node"
