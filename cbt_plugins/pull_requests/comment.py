@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins import __version__
 from cbt_plugins.campaigns.evaluation import RowState
-from cbt_plugins.campaigns.output import change_text
+from cbt_plugins.campaigns.output import change_text, margins_of
 from cbt_plugins.campaigns.output import data as campaign_data
 from cbt_plugins.compare import output
 from cbt_plugins.compare.table import Choice, Row, Rules, compare
@@ -110,8 +110,11 @@ class PullRequestReport:
 
     def _method(self, most: int) -> Iterator[str]:
         section, state = self.request.section, self.answer.state
+        limit = short_percent(section.limit)
+        if state and state.rows:
+            limit = margins_of(state.schedule, [row.id.metric for row in state.rows]).replace("±", "")
         yield (
-            f"limit {short_percent(section.limit)}; the chance of a false regression is at most "
+            f"limit {limit}; the chance of a false regression is at most "
             f"{short_percent(section.false_alarms)}; {about(self.answer.seconds)} of {about(self.request.within)}"
         )
         if state:

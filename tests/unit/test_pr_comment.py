@@ -13,6 +13,7 @@ from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
 
 from cbt_plugins.compare.statistics.sequential import OBRIEN_FLEMING, Design, detectable, outlook
 from cbt_plugins.compare.statistics.verdicts import Scatter
+from cbt_plugins.compare.table import Rules
 from cbt_plugins.config.pull_request import BASE, HEAD, PullRequestSection
 from cbt_plugins.pull_requests import comment
 from cbt_plugins.pull_requests.comment import MOST, PullRequestReport, code
@@ -63,8 +64,9 @@ def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: py
     id = SimpleNamespace(text="p" * 300, metric="obj_per_s")
     row = SimpleNamespace(id=id, verdict=None, medians={BASE: 1.0, HEAD: 1.0}, decision=None)
     row.left_out, row.unrecovered, row.capped = (), None, None
+    schedule = SimpleNamespace(section=SimpleNamespace(blocks=16), rules=Rules(), in_unit=lambda _: False)
     state: Any = SimpleNamespace(
-        blocks=4, schedule=SimpleNamespace(section=SimpleNamespace(blocks=16)), rows=[row] * 1000, compared=None
+        blocks=4, schedule=schedule, rows=[row] * 1000, compared=None
     )
     monkeypatch.setattr(comment, "seen_text", lambda *_: "a change of 5.0 % is found with a power of 0.9")
     monkeypatch.setattr(comment, "outcome_of", lambda *_: Outcome.OK)
