@@ -265,13 +265,17 @@ def _rows(
 
 
 def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:
-    """Return the keys that a campaign begun by older rules has no row for: its family of rows must not grow."""
-    if schedule.decision_rules != BY_RATIOS:
-        return set()
+    """Return the keys that have no row: numbers of failures that may be 0, unless `keys:` names them.
+
+    A campaign begun by older rules has no row for these numbers and for percentiles of failures: its family of rows
+    must not grow.
+    """
     keys = {(m.phase, m.op, m.metric) for run in (*section.base, *section.new) for m in run.measurements}
     of_failures = {key for key in keys if METRICS[key[2]].source is not MetricSource.OPERATION}
     additive = {key for key in of_failures if METRICS[key[2]].additive}
-    return additive | latencies_of_failures(keys)
+    if schedule.decision_rules == BY_RATIOS:
+        return additive | latencies_of_failures(keys)
+    return set() if schedule.section.keys else additive
 
 
 @dataclass(frozen=True)
@@ -372,7 +376,7 @@ def key_rows(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, List
     rows: Dict[Key, List[Section]] = {}
     for section in compare(side, [side], _choice(schedule), Rules()).sections if records else ():
         for row in section.rows:
-            if row.comparison.key:
+            if row.comparison.key and row.key not in _without_rows(section, schedule):
                 rows.setdefault(row.key, []).append(section)
     return rows
 

@@ -227,6 +227,7 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         "within": decision.within,
         "decided_at": decision.decided_at,
         "unit": decision.unit,
+        "margin": evaluation.schedule.margin_of(row.id.metric),
         "differences": of_blocks if in_unit else None,
         "log_ratios": None if in_unit else of_blocks,
         "left_out": list(row.left_out),
@@ -237,8 +238,11 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
 
 
 def table(evaluation: Evaluation) -> Iterator[Sequence[Any]]:
-    """Yield the log ratio and the change of each block and key row, for CSV; a metric that may be 0 has no ratio."""
-    yield ("contrast", "case", "phase", "op", "metric", "block", "log_ratio", "change")
+    """Yield the log ratio and the change of each block and key row, for CSV.
+
+    `change` is a share; of a metric that may be 0 it is a difference in `unit`, without a ratio.
+    """
+    yield ("contrast", "case", "phase", "op", "metric", "block", "log_ratio", "change", "unit")
     for row in evaluation.rows:
         for block, ratio in enumerate(row.ratios, 1):
             cells: Tuple[Any, ...] = ("", "")
@@ -246,7 +250,7 @@ def table(evaluation: Evaluation) -> Iterator[Sequence[Any]]:
                 cells = ("", number(ratio))
             elif ratio is not None:
                 cells = (number(ratio), number(math.expm1(ratio)))
-            yield (*vars(row.id).values(), block, *cells)
+            yield (*vars(row.id).values(), block, *cells, row.decision.unit)
 
 
 def page(evaluation: Evaluation) -> str:
