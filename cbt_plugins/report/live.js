@@ -9,11 +9,13 @@ const partOf = (html) => {
 };
 const keyOf = (part) => part.id || part.localName;
 const parts = () => new Map([...document.querySelectorAll("header, main > *")].map((part) => [keyOf(part), part]));
-// Tables that a reader has opened stay open
-const opened = (part) => [...part.querySelectorAll("details:not(.numbers)")].map((details) => details.open);
+// Tables that a reader has opened stay open: the same by their title, as more may come before them, without its numbers
+const titled = (part) => [...part.querySelectorAll("details:not(.numbers)")].map((details) => [
+  details.querySelector("summary")?.textContent.replace(/\d+/g, ""), details,
+]);
 const replace = (old, part) => {
-  const open = opened(old);
-  part.querySelectorAll("details:not(.numbers)").forEach((details, i) => { details.open = open[i] ?? details.open; });
+  const tables = new Map(titled(old));
+  titled(part).forEach(([title, details]) => { details.open = tables.get(title)?.open ?? details.open; });
   // charts stay where they are, and with them what a reader looks at
   const places = new Map([...old.querySelectorAll("[data-chart]")].map((place) => [JSON.stringify(place.dataset), place]));
   part.querySelectorAll("[data-chart]").forEach((place) => {
