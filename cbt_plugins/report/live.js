@@ -10,9 +10,14 @@ const partOf = (html) => {
 const keyOf = (part) => part.id || part.localName;
 const parts = () => new Map([...document.querySelectorAll("header, main > *")].map((part) => [keyOf(part), part]));
 // Tables that a reader has opened stay open: the same by their title, as more may come before them, without its numbers
-const titled = (part) => [...part.querySelectorAll("details:not(.numbers)")].map((details) => [
-  details.querySelector("summary")?.textContent.replace(/\d+/g, ""), details,
-]);
+const titled = (part) => {
+  const times = {};  // title -> how many tables have it so far
+  return [...part.querySelectorAll("details:not(.numbers)")].map((details) => {
+    const title = details.querySelector("summary")?.textContent.replace(/\d+/g, "");
+    times[title] = (times[title] ?? 0) + 1;
+    return [`${title} ${times[title]}`, details];
+  });
+};
 const replace = (old, part) => {
   const tables = new Map(titled(old));
   titled(part).forEach(([title, details]) => { details.open = tables.get(title)?.open ?? details.open; });
