@@ -243,7 +243,8 @@ def _promise(history: History) -> str:
         return look
     times = [run.started for run in history.runs if run.started is not None]
     a_year = history.alpha * AlarmBudget.looks(times)
-    return f"false alarms: at most {a_year:.2g} a year, if looked at after each run, but not more than daily; {look}"
+    looks = "looked at after each run, but not more than daily"
+    return f"false alarms: at most {a_year:.2g} a year if runs are independent, {looks}; {look}"
 
 
 def _span(history: History) -> str:
