@@ -100,6 +100,7 @@ class Connection:
         self._selector = selector
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._unsent = b""  # of the program
+        self._closing = False
         self._again, self._pause = 0.0, PAUSE
         self._since = 0.0
         self.lost = 0
@@ -152,6 +153,8 @@ class Connection:
         self._unsent = self._unsent[sent:]
         if not self._unsent:
             self._selector.unregister(pipe)
+            if self._closing:
+                self._close_input()
 
     def _pipes(self) -> List[int]:
         """Return the descriptors of its output and its errors, where they are kept."""
@@ -184,7 +187,12 @@ class Connection:
         return sum(output.dropped for output in self._outputs)
 
     def close(self) -> None:
-        """Close its standard input: that ends the program there."""
+        """Close its standard input: that ends the program there, which writes its last line once it is whole."""
+        self._closing = True
+        if not self._unsent:
+            self._close_input()
+
+    def _close_input(self) -> None:
         if self._process is None or self._process.stdin is None or self._process.stdin.closed:
             return
         if self._process.stdin.fileno() in self._selector.get_map():
@@ -201,7 +209,8 @@ class Connection:
             self._drop()
 
     def _drop(self) -> None:
-        self.close()
+        self._unsent = b""
+        self._close_input()
         assert self._process is not None
         for pipe, output in zip(self._pipes(), self._outputs):
             for _ in iter(functools.partial(self._read, pipe, output), False):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ import pytest
 from cbt_plugins import journal
 from cbt_plugins.monitors import agent_connections
 from cbt_plugins.monitors.agent_connections import Output
+
+COUNTS_ITS_INPUT = "import sys; print(len(sys.stdin.read()))"
 
 
 def test_a_torn_line_ends_before_the_next_connection(tmp_path: Path) -> None:
@@ -93,3 +98,13 @@ def test_a_line_without_end_costs_no_other_line(
     assert 0 < output.dropped < 40 << 16
     (warning,) = capfd.readouterr().err.splitlines()
     assert warning.endswith("node1.jsonl: has a line of 1 MiB: what comes from the node is dropped")
+
+
+def test_a_run_that_ends_at_once_sends_the_whole_program_first(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("node1.jsonl", "output.txt")]
+    node = {"command": [sys.executable, "-c", COUNTS_ITS_INPUT], "lost": [], "files": files}
+    wanted = {"name": "example", "program": "x" * 300_000, "output": "", "nodes": {"node1": node}}
+    command = [sys.executable, "-IS", agent_connections.__file__]
+    done = subprocess.run(command, input=json.dumps(wanted) + "\n", capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {"lost": {"node1": 0}, "failed": {}, "dropped": {}}
+    assert (tmp_path / "node1.jsonl").read_text() == "300000\n"
