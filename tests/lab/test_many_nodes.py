@@ -1,4 +1,4 @@
-"""A run with forty clients, of which two die under load: it ends, says what it lacks, and is resumed. Ten minutes:
+"""A run with fifty clients, of which three die under load: it ends, says what it lacks, and is resumed. Ten minutes:
 
     CBT_PLUGINS_LONG=1 ./run test tests/lab/test_many_nodes.py
 """
@@ -18,9 +18,9 @@ from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-CLIENTS = [f"client{n}" for n in range(1, 41)]
-#: 5 % of the clients
-DEAD = ["client7", "client33"]
+CLIENTS = [f"client{n}" for n in range(1, 51)]
+#: 6 % of the clients
+DEAD = ["client7", "client33", "client48"]
 
 
 class ManyClients(Cycle):
