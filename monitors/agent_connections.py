@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import itertools
 import json
 import math
 import os
@@ -21,12 +22,18 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 #: seconds until a lost connection is made anew, doubled up to the second one
 PAUSE, LONGEST = 0.5, 30.0
 #: seconds from one look to the next while one is lost; else the end of a process wakes this one
 LOOK = 0.25
+#: the same after a login, when another may begin
+SOON = 0.02
+#: connections that may be in their login, which takes CPU time on this machine, at once. One that takes longer than
+#: LOGIN seconds waits for a silent node, and keeps no other from beginning. Fewer and longer than for commands (the
+#: module fan_out): each monitor has a process of its own, and the run waits for none
+AT_ONCE, LOGIN = 32 * len(os.sched_getaffinity(0)), 10.0
 #: ends in short order after which a program is taken for one that does not run there
 FAILURES = 3
 #: seconds that all programs have for their last line
@@ -103,11 +110,12 @@ class Connection:
         self._closing = False
         self._again, self._pause = 0.0, PAUSE
         self._since = 0.0
+        self._has_answered = False  # since it is open
         self.lost = 0
         self.failures, self.status = 0, 0  # one after the other; exit status of the last one
 
-    def keep(self, now: float) -> None:
-        """Open it if it is not open; after a short life only when a pause is over."""
+    def keep(self, now: float, may_open: bool) -> None:
+        """Open it if it is not open and `may_open`; after a short life only when a pause is over."""
         if self._process is not None and self._process.poll() is not None:
             self.status, short = self._process.returncode, now - self._since <= LONGEST
             self._drop()
@@ -117,23 +125,27 @@ class Connection:
             self.failures = self.failures + 1 if short and by_itself else 0
             self._pause = min(2 * self._pause, LONGEST) if short else PAUSE
             self._again = now + self._pause
-        if self._process is None and now >= self._again:
-            self._since = now
+        if self._process is None and now >= self._again and may_open:
+            self._since, self._has_answered = now, False
             self._open()
 
+    def logs_in(self, now: float) -> bool:
+        """Return whether it is in its login."""
+        return self._process is not None and not self._has_answered and now - self._since < LOGIN
+
     def _open(self) -> None:
-        kept = subprocess.PIPE if self._outputs else subprocess.DEVNULL
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
-            stdout=kept,
-            stderr=kept,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if self._outputs else subprocess.DEVNULL,
             start_new_session=True,  # the agent here must lead its group, as one behind sshd does
         )
-        for pipe, output in zip(self._pipes(), self._outputs):
-            os.set_blocking(pipe, False)
+        for output in self._outputs:
             output.begin_line()
-            self._selector.register(pipe, selectors.EVENT_READ, functools.partial(self._read, pipe, output))
+        for pipe, taker in self._pipes():
+            os.set_blocking(pipe, False)
+            self._selector.register(pipe, selectors.EVENT_READ, functools.partial(self._hear, pipe, taker))
         assert self._process.stdin is not None
         pipe = self._process.stdin.fileno()
         os.set_blocking(pipe, False)
@@ -156,19 +168,28 @@ class Connection:
             if self._closing:
                 self._close_input()
 
-    def _pipes(self) -> List[int]:
-        """Return the descriptors of its output and its errors, where they are kept."""
-        assert self._process is not None
-        return [pipe.fileno() for pipe in (self._process.stdout, self._process.stderr) if pipe is not None]
+    def _pipes(self) -> List[Tuple[int, Optional[Output]]]:
+        """Return the descriptors of its output and its errors, each with the file that gets what comes."""
+        assert self._process is not None and self._process.stdout is not None
+        pipes = [pipe.fileno() for pipe in (self._process.stdout, self._process.stderr) if pipe is not None]
+        return list(itertools.zip_longest(pipes, self._outputs))
 
-    def _read(self, pipe: int, output: Output) -> bool:
+    def _hear(self, pipe: int, output: Optional[Output]) -> bool:
+        """Keep what has come; return whether it is the end of the login."""
+        logged_in = self._has_answered
+        self._read(pipe, output)
+        return self._has_answered and not logged_in
+
+    def _read(self, pipe: int, output: Optional[Output]) -> bool:
         """Keep what has come; return whether more may come at once."""
         try:
             data = os.read(pipe, CHUNK)
         except BlockingIOError:
             return False
+        self._has_answered = True  # also by the end of the output
         if data:
-            output.append(data)
+            if output is not None:
+                output.append(data)
         elif pipe in self._selector.get_map():
             self._selector.unregister(pipe)  # it is closed: it would be ready all the time
         return bool(data)
@@ -212,7 +233,7 @@ class Connection:
         self._unsent = b""
         self._close_input()
         assert self._process is not None
-        for pipe, output in zip(self._pipes(), self._outputs):
+        for pipe, output in self._pipes():
             for _ in iter(functools.partial(self._read, pipe, output), False):
                 pass
             if pipe in self._selector.get_map():
@@ -246,12 +267,12 @@ def main() -> None:
     while until == math.inf or (any(each.runs for each in connections.values()) and time.monotonic() < until):
         now = time.monotonic()
         if until == math.inf and now >= look:
-            _keep(connections, now, wanted, failed)
+            keep_open(connections, now, wanted, failed)
             look = math.inf if all(connection.open for connection in connections.values()) else now + LOOK
         left = min(look, until) - now
         for key, _ in selector.select(None if left == math.inf else max(0.0, left)):
             if key.data is not None:
-                key.data()
+                look = min(look, now + SOON) if key.data() and look != math.inf else look
             elif key.fd == wake:
                 os.read(wake, 4096)
                 look = 0.0 if until == math.inf else look
@@ -267,12 +288,15 @@ def main() -> None:
     print(json.dumps({"lost": lost, "failed": failed, "dropped": dropped}), flush=True)
 
 
-def _keep(
+def keep_open(
     connections: Mapping[str, Connection], now: float, wanted: Mapping[str, Any], failed: Dict[str, str]
 ) -> None:
     """Keep all connections open, and note in `failed` the nodes on which the program does not run."""
+    free = AT_ONCE - sum(connection.logs_in(now) for connection in connections.values())
     for node, connection in connections.items():
-        connection.keep(now)
+        was_open = connection.open
+        connection.keep(now, free > 0)
+        free -= connection.open and not was_open
         if connection.failures == FAILURES and node not in failed:
             why = f"the agent ended {FAILURES} times at once, exit status {connection.status}"
             files = wanted["nodes"][node].get("files")

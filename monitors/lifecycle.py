@@ -15,9 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.cbt_run import RunFailed
+from cbt_plugins.cluster.ceph import TIMED_OUT
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own, make_own, script_command
+from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 from cbt_plugins.journal import read_json, sync_folder, write_json
 from cbt_plugins.monitor import Monitor
@@ -32,24 +34,34 @@ LEFT = "left.json"
 #: there too, while files are fetched, and after a kill
 SCRATCH = ".fetch-"
 STOP = Path(__file__).parent / "stop_by_pid.sh"
+#: exit status on a node where a monitor of a killed run did not end
+_NOT_ENDED = 78
 _numbers = itertools.count(1)
 
 
 def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str) -> None:
     """End the process groups whose leaders are recorded in FOLDER/*.pid on the nodes; what does not end is logged."""
-    _stop(remote, nodes, shlex.quote(folder))
+    _stop(remote, nodes, f"{script_command(STOP)} {shlex.quote(folder)}")
 
 
 def stop_left(remote: Remote, nodes: Sequence[str], run_dir: str) -> None:
     """End the monitors that a killed run has left in its folder on the nodes."""
+    _stop(remote, nodes, _end_left(run_dir))
+
+
+def _end_left(run_dir: str) -> str:
     folders = f"{shlex.quote(run_dir)}/monitors-*"
-    _stop(remote, nodes, f"{folders} {folders}/*")
+    return f"{script_command(STOP)} {folders} {folders}/*"
 
 
-def _stop(remote: Remote, nodes: Sequence[str], folders: str) -> None:
-    for node, result in remote.run(nodes, f"{script_command(STOP)} {folders}", 90, check=False).items():
-        if result.status:
-            logger.error("%s: %s", node, result.stderr.strip() or "could not stop the monitors")
+def _stop(remote: Remote, nodes: Sequence[str], command: str) -> None:
+    results = remote.run(nodes, command, 90, check=False)
+    _log_not_ended({node: result for node, result in results.items() if result.status})
+
+
+def _log_not_ended(results: Mapping[str, Result]) -> None:
+    for node, result in results.items():
+        logger.error("%s: %s", node, result.stderr.strip() or "could not stop the monitors")
 
 
 @contextmanager
@@ -72,18 +84,15 @@ def watch(
         return
     remote = Remote.of_cluster(cluster, common)
     nodes = _nodes_of_monitors(monitors, cluster)
-    answering = _answering(remote, nodes)
+    # never used before, so that nothing has to be removed first: two names may be one machine, or share a directory
+    directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
+    answering = _make_folder(remote, nodes, run_dir, directory)
     for monitor in monitors:
         if isinstance(monitor, Monitor) and not monitor.RECONNECTS:
             monitor.nodes = [node for node in monitor.nodes if node in answering]
-    # never used before, so that nothing has to be removed first: two names may be one machine, or share a directory
-    directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
     _note_nodes(monitors, local_dir)
     try:
-        # what a killed run has left in this directory of ours may still run
-        stop_left(remote, answering, run_dir)
-        remote.run(answering, make_own(directory), 60)
         for monitor in monitors:
             started.append(monitor)
             monitor.archive_folder = local_dir
@@ -183,14 +192,25 @@ def _note_left(note: Path, folder: str, nodes: Sequence[str]) -> None:
         note.unlink(missing_ok=True)
 
 
-def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
-    """Return the nodes that can be asked now: one that a fault has cut off must not end the run."""
-    answers = remote.run(nodes, "true", 30, check=False)
-    silent = [node for node in nodes if node not in answers or answers[node].status]
+def _make_folder(remote: Remote, nodes: Sequence[str], run_dir: str, directory: str) -> List[str]:
+    """Make a folder on the nodes, and return the nodes that answer: one that a fault has cut off must not end the run.
+
+    Monitors that a killed run has left in `run_dir` are ended there first. Raises RemoteError. All by one command,
+    because a connection to each of a thousand nodes takes a minute of CPU time here.
+    """
+    command = f"{_end_left(run_dir)} || left={_NOT_ENDED}\n{make_own(directory)}exit $left"
+    results = remote.run(nodes, command, 90, check=False)
+    silent = [node for node, result in results.items() if result.status in (UNREACHABLE, TIMED_OUT)]
     if silent:
         text = "no reply from %s: monitors with agents begin there when it answers, others do not"
         logger.warning(text, ", ".join(silent))
-    return [node for node in nodes if node not in silent]
+    answering = [node for node in results if node not in silent]
+    not_ended = {node: result for node, result in results.items() if result.status == _NOT_ENDED}
+    _log_not_ended(not_ended)
+    others = {node: results[node] for node in answering if node not in not_ended}
+    if any(result.status for result in others.values()):
+        raise RemoteError(f"making {directory}", others)
+    return answering
 
 
 def _note_nodes(monitors: Iterable[Any], local_dir: Path) -> None:

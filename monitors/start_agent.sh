@@ -20,6 +20,7 @@ fi
 echo "$$ $(started $$)" >"$name.pid"
 
 if [ "$output" = files ]; then
+  echo begun # the login is over
   # what a kill or a full disk has torn must not take our first line with it
   [ ! -s "$name.jsonl" ] || [ "$(tail -c 1 -- "$name.jsonl" | wc -l)" -eq 1 ] || echo >>"$name.jsonl"
   exec >>"$name.jsonl" 2>>output.txt

@@ -180,6 +180,20 @@ def test_a_node_that_is_silent_at_the_start_is_watched_when_it_answers(
     assert list((tmp_path / "node").iterdir()) == []
 
 
+def test_what_a_killed_run_left_and_does_not_end_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new run has its folder all the same."""
+    program = tmp_path / "stop.sh"
+    program.write_text("echo process 7 does not end >&2; exit 1\n")
+    monkeypatch.setattr(lifecycle, "STOP", program)
+    ssh(tmp_path, monkeypatch, "true")
+    made = Resources({"interval": 0.1, "nodes": ["osds"]}, THERE, NO_PDSH)
+    with lifecycle.watch(lambda: [made], THERE, NO_PDSH, str(tmp_path / "node"), tmp_path / "local"):
+        (folder,) = (tmp_path / "node").iterdir()
+    assert folder.name.startswith("monitors-") and "n1: process 7 does not end" in caplog.text
+
+
 def test_files_are_fetched_again_when_a_connection_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

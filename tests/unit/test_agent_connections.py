@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import subprocess
 import sys
 from pathlib import Path
+from typing import List
 
 import pytest
 
 from cbt_plugins import journal
 from cbt_plugins.monitors import agent_connections
-from cbt_plugins.monitors.agent_connections import Output
+from cbt_plugins.monitors.agent_connections import Connection, Output, keep_open
 
 COUNTS_ITS_INPUT = "import sys; print(len(sys.stdin.read()))"
 
@@ -108,3 +110,28 @@ def test_a_run_that_ends_at_once_sends_the_whole_program_first(tmp_path: Path) -
     done = subprocess.run(command, input=json.dumps(wanted) + "\n", capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {"lost": {"node1": 0}, "failed": {}, "dropped": {}}
     assert (tmp_path / "node1.jsonl").read_text() == "300000\n"
+
+
+def test_only_so_many_connections_are_in_their_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each login takes CPU time here: a thousand at once would take longer than each of them may."""
+    monkeypatch.setattr(agent_connections, "AT_ONCE", 3)
+    opened: List[str] = []
+
+    class Login(Connection):
+        def __init__(self, node: str) -> None:
+            self.node = node
+            super().__init__({"command": ["sleep", "60"], "lost": []}, b"", selectors.DefaultSelector())
+
+        def keep(self, now: float, may_open: bool) -> None:
+            if may_open and not self.open:
+                opened.append(self.node)
+            super().keep(now, may_open)
+
+    nodes = {f"node{n}": Login(f"node{n}") for n in range(8)}
+    try:
+        for now, size in ((1.0, 3), (2.0, 3), (1.0 + agent_connections.LOGIN, 6)):
+            keep_open(nodes, now, {"name": "example", "output": "", "nodes": {}}, {})
+            assert opened == [f"node{n}" for n in range(size)]
+    finally:
+        for connection in nodes.values():
+            connection.end()

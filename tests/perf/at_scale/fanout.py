@@ -1,7 +1,8 @@
 """Commands, connections that stay open, and files of 10 to 1000 nodes, one in a hundred of them dead.
 
 An `ssh` in PATH stands for nodes: each connection takes CONNECT seconds, a dead node refuses it, and nothing runs
-there but what the command line says. `ssh` itself is measured on REAL addresses of one sshd on this machine.
+there but what the command line says. `ssh` itself is measured on REAL addresses of one sshd on this machine. `again`: a
+command over connections that `common.pdsh_ssh_args` keeps open (ControlMaster).
 """
 
 from __future__ import annotations
@@ -163,11 +164,13 @@ def _real(extent: Extent) -> None:
         print("  no sshd here")
         return
     print("  real ssh to one sshd on this machine; seconds, and milliseconds of CPU time for each node")
-    curves = Curves("nodes", {"run": ".1f", "ssh ms": ".1f", "sshd ms": ".1f", "pss MB": ".2f"})
+    columns = ("run", "ssh ms", "sshd ms", "again", "again ms")
+    curves = Curves("nodes", {**dict.fromkeys(columns, ".1f"), "pss MB": ".2f"})
     with tempfile.TemporaryDirectory() as name, own_sshd(Path(name), program, "0.0.0.0") as (words, sshd):
         common = {"pdsh_ssh_args": f"{' '.join(words)} -l%u %h"}
         for size in extent.sizes(REAL):
-            curves.add(size, **_over_ssh([f"127.0.1.{number}" for number in range(1, size + 1)], common, sshd))
+            nodes = [f"127.0.1.{number}" for number in range(1, size + 1)]
+            curves.add(size, **_over_ssh(nodes, common, sshd), **_again(nodes, [*words, "-l%u", "%h"], Path(name)))
     curves.end()
 
 
@@ -186,6 +189,21 @@ def _over_ssh(nodes: List[str], common: Dict[str, str], sshd: int) -> Dict[str, 
             heard.update(stream.lines(0.2))
         costs["pss_MB"] = _memory(stream) / len(nodes)
     return costs
+
+
+def _again(nodes: List[str], words: List[str], folder: Path) -> Dict[str, float]:
+    """Return the cost of a command over connections that are open already, as `pdsh_ssh_args` may ask for them."""
+    share = ["-oControlMaster=auto", f"-oControlPath={folder}/%C", "-oControlPersist=60"]
+    cluster = {"user": getpass.getuser(), "clients": nodes, "transport": "ssh"}
+    remote = Remote.of_cluster(cluster, {"pdsh_ssh_args": " ".join([*share, *words])})
+    try:
+        remote.run(nodes, "true")
+        before = _cpu_of_children()
+        _, seconds, _ = measured(lambda: remote.run(nodes, "true"))
+        return {"again": seconds, "again_ms": 1000 * (_cpu_of_children() - before) / len(nodes)}
+    finally:
+        for node in nodes:
+            subprocess.run(["ssh", *share, *words[:-2], "-Oexit", node], capture_output=True, check=False)
 
 
 def _memory(stream: Stream) -> float:
