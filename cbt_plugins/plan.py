@@ -7,7 +7,8 @@ Everything is frozen and made of plain values, so that `dataclasses.asdict` is t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Iterable, Literal, Mapping, Optional, Tuple
+from functools import cached_property
+from typing import ClassVar, Dict, Iterable, List, Literal, Mapping, Optional, Tuple
 
 #: (smallest, largest, share of the objects 0..1): an exact size where both are equal, else any size between them
 Sizes = Tuple[Tuple[int, int, float], ...]
@@ -410,6 +411,15 @@ class Plan:
     rgw: Gateways = Gateways()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything
     objective: Mapping[str, float] = field(default_factory=dict)  # of seconds beside a failure: "GET/p99_ms" -> limit
+
+    @cached_property
+    def drivers_by_bucket(self) -> Mapping[str, List[Driver]]:
+        """Bucket.key -> the drivers that use it, in their order."""
+        drivers: Dict[str, List[Driver]] = {bucket.key: [] for bucket in self.buckets}
+        for driver in self.drivers:
+            for bucket in driver.buckets:
+                drivers.setdefault(bucket, []).append(driver)
+        return drivers
 
     @property
     def users(self) -> Tuple[str, ...]:

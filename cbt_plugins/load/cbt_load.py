@@ -122,7 +122,7 @@ class CbtLoadJobs(Generator):
 
     @classmethod
     def objects_written(cls, plan: Plan, bucket: str, objects: int) -> int:
-        return max(objects, sum(bucket in driver.buckets for driver in plan.drivers))
+        return max(objects, len(plan.drivers_by_bucket[bucket]))
 
     @classmethod
     def has_ceiling(cls, phase: Phase) -> bool:
@@ -226,7 +226,7 @@ class CbtLoadJobs(Generator):
 
     def _part(self, objects: int, driver: Driver, bucket: str) -> int:
         """Return the number of a bucket's objects that a driver writes: at least one."""
-        drivers = [d.id for d in self._plan.drivers if bucket in d.buckets]
+        drivers = [d.id for d in self._plan.drivers_by_bucket[bucket]]
         quotient, remainder = divmod(objects, len(drivers))
         return max(1, quotient + (drivers.index(driver.id) < remainder))
 

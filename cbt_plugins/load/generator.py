@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
 
@@ -220,9 +222,18 @@ class Generator(ABC):
         urls = self._plan.s3.urls
         if self._plan.s3.host_select != "one":
             return urls
-        nodes = list(dict.fromkeys(each.node for each in self._plan.drivers))
-        before = [each.id for each in self._plan.drivers if each.node == driver.node].index(driver.id)
-        return (urls[(nodes.index(driver.node) + before) % len(urls)],)
+        return (urls[self._places[driver.id] % len(urls)],)
+
+    @cached_property
+    def _places(self) -> Dict[str, int]:
+        """Driver.id -> number of its node, and of the drivers before it on this node."""
+        places: Dict[str, int] = {}
+        nodes: Dict[str, int] = {}  # number of each node
+        drivers: Counter[str] = Counter()  # so far on each node
+        for driver in self._plan.drivers:
+            places[driver.id] = nodes.setdefault(driver.node, len(nodes)) + drivers[driver.node]
+            drivers[driver.node] += 1
+        return places
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:

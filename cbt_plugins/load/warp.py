@@ -319,7 +319,7 @@ class WarpJobs(Generator):
 
     @classmethod
     def objects_written(cls, plan: Plan, bucket: str, objects: int) -> int:
-        parts = [part for driver in plan.drivers if driver.bucket == bucket for part in _fill_parts(plan, driver)]
+        parts = [part for driver in plan.drivers_by_bucket[bucket] for part in _fill_parts(plan, driver)]
         return sum(part.objects(objects) for part in parts)
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
@@ -472,7 +472,7 @@ class _FillPart:
 
 def _fill_parts(plan: Plan, driver: Driver) -> List[_FillPart]:
     """Return the parts of the fill of a driver, which shares its bucket with other drivers."""
-    siblings, share = sum(d.bucket == driver.bucket for d in plan.drivers), drop_share(plan)
+    siblings, share = len(plan.drivers_by_bucket[driver.bucket]), drop_share(plan)
     drop_workers = max(1, round(driver.workers * share)) if share else 0
     parts = [
         _FillPart("keep", max(1, driver.workers - drop_workers), (1.0 - share) / siblings),
