@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 
 #: seconds for a process that answers one question
@@ -24,24 +25,34 @@ class NoReply(Exception):
 
 
 class Librados:
-    """A persistent client of the cluster."""
+    """Two persistent clients of the cluster: one for the monitors, one for the mgr.
+
+    librados gives a question to the mgr up when its limit is reached, but writes a reply that comes later where the
+    question was: a mgr that was paused twice ends the process (16.2.15). So the second client has no limit, and a
+    thread waits for it.
+    """
 
     name = "librados"
     interval = 0.25  # seconds between samples, unless the profile has others; an answer costs 1 ms
 
     def __init__(self, conf, timeout):
-        rados = importlib.import_module("rados")
-        self._error = rados.Error
-        self._cluster = rados.Rados(conffile=conf)
-        seconds = max(1, int(timeout))  # from 18.2 on connect() refuses a float
-        for option in ("rados_mon_op_timeout", "client_mount_timeout"):
-            self._cluster.conf_set(option, "%d" % seconds)
-        self._cluster.connect(timeout=seconds)
+        self._rados, self._conf = importlib.import_module("rados"), conf
+        self._timeout = max(1, int(timeout))  # from 18.2 on connect() refuses a float
+        self._cluster = self._connected(rados_mon_op_timeout="%d" % self._timeout)
+        self._of_mgr = None
+        self._waits = None  # the thread of a question to the mgr that had no reply in time
+
+    def _connected(self, **options):
+        cluster = self._rados.Rados(conffile=self._conf)
+        for option, value in dict(options, client_mount_timeout="%d" % self._timeout).items():
+            cluster.conf_set(option, value)
+        cluster.connect(timeout=self._timeout)
+        return cluster
 
     def _ask(self, command, question):
         try:
             status, reply, text = command(json.dumps(dict(question, format="json")), b"")
-        except self._error as error:
+        except self._rados.Error as error:
             raise NoReply(str(error)) from error
         if status:
             raise NoReply("%s: %s" % (question["prefix"], text or os.strerror(abs(status))))
@@ -50,8 +61,29 @@ class Librados:
     def mon(self, question):
         return self._ask(self._cluster.mon_command, question)
 
-    def mgr(self, question):
-        return self._ask(self._cluster.mgr_command, question)
+    def mgr(self, question, timeout=None):
+        if self._waits is not None and self._waits.is_alive():
+            raise NoReply("%s: no reply to the question before" % question["prefix"])
+        timeout, replies = timeout or self._timeout, []
+        self._waits = threading.Thread(target=self._ask_mgr, args=(question, replies), daemon=True)
+        self._waits.start()
+        self._waits.join(timeout)
+        if not replies:
+            raise NoReply("%s: no reply for %g s" % (question["prefix"], timeout))
+        if isinstance(replies[0], NoReply):
+            raise replies[0]
+        return replies[0]
+
+    def _ask_mgr(self, question, replies):
+        """Append the reply, or the NoReply."""
+        try:
+            if self._of_mgr is None:
+                self._of_mgr = self._connected(rados_mon_op_timeout="0")
+            replies.append(self._ask(self._of_mgr.mgr_command, question))
+        except NoReply as error:
+            replies.append(error)
+        except self._rados.Error as error:
+            replies.append(NoReply(str(error)))
 
     def close(self):
         """Do nothing: a shutdown may wait for a monitor that does not come, and ends with this process."""
@@ -82,7 +114,7 @@ class CephCommand:
             env=dict(os.environ, PYTHONUNBUFFERED="1"),
         )
 
-    def mon(self, question):
+    def mon(self, question, timeout=None):
         words = [question["prefix"]]
         for value in (v for k, v in question.items() if k != "prefix"):
             words += [str(v) for v in (value if isinstance(value, list) else [value])]
@@ -92,7 +124,7 @@ class CephCommand:
         if self._process is None:
             self._open()
         try:
-            reply = self._ask(line)
+            reply = self._ask(line, timeout or self._timeout)
         except NoReply:
             self._failures += 1
             self.close()  # what it may still say would be taken for the reply to the next question
@@ -102,7 +134,7 @@ class CephCommand:
 
     mgr = mon
 
-    def _ask(self, line):
+    def _ask(self, line, timeout):
         before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the end of ceph is not that of the agent
         try:
             self._process.stdin.write(line.encode() + b"\n")
@@ -111,13 +143,13 @@ class CephCommand:
         finally:
             signal.signal(signal.SIGPIPE, before)
         # no bytes, which each piece would copy: the reply of 10,000 OSDs has 270 MB
-        text, errors, until = bytearray(), b"", time.monotonic() + self._timeout
+        text, errors, until = bytearray(), b"", time.monotonic() + timeout
         out, err = self._process.stdout, self._process.stderr
         files = [out, err]
         while True:
             ready = select.select(files, [], [], max(0.0, until - time.monotonic()))[0]
             if not ready:
-                raise NoReply("%s: no reply for %g s" % (line, self._timeout))
+                raise NoReply("%s: no reply for %g s" % (line, timeout))
             if err in ready:
                 data = os.read(err.fileno(), 1 << 16)
                 files = files if data else [out]

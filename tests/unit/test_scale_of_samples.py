@@ -18,6 +18,7 @@ class SlowCluster:
         self.now, self.epoch, self.osds = 1000.0, 1, 100
         self._map_seconds, self._mgr_seconds = map_seconds, mgr_seconds
         self.asked: List[str] = []
+        self.limits: List[float] = []
         read = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now, strptime=time.strptime)
         monkeypatch.setattr(state_sampler_agent, "time", read)
 
@@ -33,8 +34,9 @@ class SlowCluster:
         health = {"status": "HEALTH_WARN", "checks": {}}
         return {"osdmap": {**up, "epoch": self.epoch, "osd_up_since": self.epoch}, "pgmap": pgs, "health": health}
 
-    def mgr(self, question: Dict[str, Any]) -> Any:
+    def mgr(self, question: Dict[str, Any], timeout: float = 5.0) -> Any:
         self.asked.append("pg dump")
+        self.limits += [timeout] if question["dumpcontents"] == ["osds"] else []
         self.now += self._mgr_seconds
         sums = {f"num_{unit}_recovered": 0 for unit in ("objects", "bytes", "keys")}
         return {"pg_stats_sum": {"stat_sum": sums}, "osd_stats": []}
@@ -73,6 +75,17 @@ def test_the_mgr_is_asked_for_a_tenth_of_the_time_at_most(monkeypatch: pytest.Mo
         assert most / 2 < looks <= most + 1
 
 
+def test_the_reports_of_many_osds_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mgr takes 16 s for those of 10,000 OSDs."""
+    cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=0.0)
+    cluster.osds = 10_000
+    sampler = state_sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+    while not cluster.limits:
+        sampler.sample()
+        cluster.now += 1.0
+    assert cluster.limits == [55.0]
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -88,8 +101,8 @@ def test_a_sample_names_the_question_that_the_mgr_does_not_answer(
     cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=5.0)
     answer = cluster.mgr
 
-    def refuse(question: Dict[str, Any]) -> Any:
-        reply = answer(question)
+    def refuse(question: Dict[str, Any], *limit: float) -> Any:
+        reply = answer(question, *limit)
         if question["dumpcontents"] == ["osds"]:
             raise state_sampler_agent.NoReply(text)
         return reply

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar, List
+from typing import ClassVar, List, Tuple
 
 import pytest
+from waiting import wait_for
 
 from cbt_plugins.cluster import state_sampler_sources
-from cbt_plugins.cluster.state_sampler_sources import CephCommand
+from cbt_plugins.cluster.state_sampler_sources import CephCommand, Librados
 
 #: bytes of a read, of a short reply
 READ, SHORT = 4096, 1 << 19
@@ -92,3 +95,60 @@ def test_a_reply_of_twice_the_size_takes_twice_the_work(monkeypatch: pytest.Monk
             source.close()
         work.append(sum(CountedBytes.counts))
     assert 1.8 < work[1] / work[0] < 2.2
+
+
+def test_a_question_may_have_a_limit_of_its_own() -> None:
+    """The reports of 10,000 OSDs take longer than all other replies."""
+    source = CephCommand("sh -c 'while read -r line; do sleep 0.5; echo {}; done'", 0.1)
+    try:
+        with pytest.raises(state_sampler_sources.NoReply, match=r"pg dump osds: no reply for 0\.1 s"):
+            source.mgr({"prefix": "pg dump", "dumpcontents": ["osds"]})
+        assert source.mgr({"prefix": "pg dump", "dumpcontents": ["osds"]}, 60.0) == {}
+        with pytest.raises(state_sampler_sources.NoReply, match=r"status: no reply for 0\.1 s"):
+            source.mon({"prefix": "status"})
+    finally:
+        source.close()
+
+
+class StandInRados:
+    """A module `rados`: each client notes its limit, and a question to its mgr waits until `replies` is set."""
+
+    class Error(Exception):
+        pass
+
+    def __init__(self) -> None:
+        self.limits: List[str] = []
+        self.replies = threading.Event()
+
+    def Rados(self, conffile: str) -> StandInRados:
+        return self
+
+    def conf_set(self, option: str, value: str) -> None:
+        self.limits += [value] if option == "rados_mon_op_timeout" else []
+
+    def connect(self, timeout: int) -> None:
+        assert timeout == 1
+
+    def mgr_command(self, question: str, data: bytes) -> Tuple[int, bytes, str]:
+        self.replies.wait(60)
+        return 0, b"{}", ""
+
+
+def test_librados_is_never_left_with_a_question_to_the_mgr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would write the late reply where the question was, and end the agent."""
+    rados = StandInRados()
+    monkeypatch.setitem(sys.modules, "rados", rados)
+    source = Librados("/etc/ceph/ceph.conf", 1.0)
+    with pytest.raises(state_sampler_sources.NoReply, match=r"pg dump: no reply for 0\.1 s"):
+        source.mgr({"prefix": "pg dump"}, 0.1)
+    with pytest.raises(state_sampler_sources.NoReply, match="pg dump: no reply to the question before"):
+        source.mgr({"prefix": "pg dump"})
+    assert rados.limits == ["1", "0"], "of the client for monitors, and of the one for the mgr"
+    rados.replies.set()
+
+    def has_replied() -> bool:
+        with contextlib.suppress(state_sampler_sources.NoReply):
+            return bool(source.mgr({"prefix": "pg dump"}) == {})
+        return False
+
+    wait_for(has_replied, "the end of the first question")

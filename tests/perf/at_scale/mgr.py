@@ -17,7 +17,7 @@ from inputs.labs import TOOLS
 
 from .costs import Curves, Extent, cpu_of
 
-NODES, OSDS_OF_NODE = 4, (1, 3, 9)
+NODES, OSDS_OF_NODE = 4, (1, 3, 8)
 #: of each question, and the seconds in which the mgr is watched without questions
 TIMES, SECONDS = 400, 30
 #: asks the mgr as the agent does, and prints the bytes of a reply

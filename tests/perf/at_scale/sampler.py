@@ -89,7 +89,7 @@ class Replies:
         self.size += len(text)
         return json.loads(text.encode().decode())
 
-    def mgr(self, question: Dict[str, Any]) -> Any:
+    def mgr(self, question: Dict[str, Any], timeout: float = 5.0) -> Any:
         self.asked.append(" ".join([question["prefix"], *question["dumpcontents"]]))
         if question["dumpcontents"] == ["osds"]:
             self.size += len(self._reports)
