@@ -98,6 +98,21 @@ def test_keys_of_a_user_of_the_store(
     assert section["s3"] == {"urls": [URL], **keys}
 
 
+def test_all_osds_of_a_node_are_watched(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
+    """A node of the file is one pod: the file names the pod of each OSD where a Kubernetes node has several OSDs."""
+    for osd, node in ((10, "node1"), (2, "node1"), (5, "node2"), (7, "node8")):
+        labels = {"app": "rook-ceph-osd", "ceph-osd-id": str(osd)}
+        api.deployment(f"rook-ceph-osd-{osd}", Workload(list), node, **labels)
+    status, file = init(api, tmp_path)
+    text, section = file.read_text(), yaml.safe_load(file.read_text())["cluster"]
+    assert status == 0 and section["watched"] == ["osd-2", "osd-7", "osd-10"]  # the pod of node8 is a client
+    assert "# for monitors: one pod for each OSD of Kubernetes nodes with several OSDs" in text
+    pods = section["kubernetes"]["pods"]
+    assert {pods[name] for name in section["watched"]} == {f"deploy/rook-ceph-osd-{osd}" for osd in (2, 7, 10)}
+    assert (pods["node1"], pods["node2"], pods["node8"]) == (*["app=rook-ceph-osd"] * 2, "app=cbt-plugins-client")
+    assert "\n  kubernetes:\n    context: test\n" in text and load_file(file).runs
+
+
 def _two(api: KubeApi) -> None:
     object_store(api, "second")
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 import yaml
@@ -27,6 +27,8 @@ from cbt_plugins.journal import json_lines
 CONSENT, OWN, CLIENT = "CBT_PLUGINS_KUBERNETES", "own", "client1"
 PROJECT = Path(__file__).parents[2]
 NAMESPACE, TOOLS, OPERATOR, STORE = "rook-ceph", "deploy/rook-ceph-tools", "rook-ceph-operator", "my-store"
+#: the nodes of the file that are the pods of the OSDs
+OSDS = [f"osd-{osd}" for osd in range(4)]
 #: seconds: the operator of Rook makes the cluster anew in one loop
 LIMIT = 300.0
 
@@ -89,6 +91,7 @@ def init_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert done.returncode == 0, done.stderr
     assert "CephObjectStoreUser load" in file.read_text() and "4 OSDs on 1 host" in file.read_text()
     document = yaml.safe_load(file.read_text())
+    assert document["cluster"]["watched"] == OSDS
     # not on each Kubernetes node of a label, but a pod by its name
     document["cluster"]["kubernetes"]["pods"][CLIENT] = CLIENT
     file.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -114,13 +117,9 @@ def wait_until_at_rest() -> Dict[str, Any]:
     return at_rest
 
 
-def with_section(init_folder: Path, folder: Path, osds: Sequence[int] = (), **benchmark: Dict[str, Any]) -> Path:
-    """Return a file in another folder that has this section of load, and watches the pods of these OSDs."""
+def with_section(init_folder: Path, folder: Path, **benchmark: Dict[str, Any]) -> Path:
+    """Return a file in another folder that has this section of load."""
     document = yaml.safe_load((init_folder / "my.yaml").read_text())
-    pods = {f"osd-{osd}": f"deploy/rook-ceph-osd-{osd}" for osd in osds}
-    if pods:
-        document["cluster"]["watched"] = list(pods)
-        document["cluster"]["kubernetes"]["pods"].update(pods)
     s3 = document["benchmarks"]["rgwtest"]["s3"]
     document["benchmarks"] = {name: {"s3": s3, **keys} for name, keys in benchmark.items()}
     file = folder / "my.yaml"
@@ -157,8 +156,10 @@ def test_a_whole_run_as_the_account_of_the_manifest(init_folder: Path, tmp_path:
     folder = run(file, KUBECONFIG=str(account))
     summary = summary_of(folder)
     assert [phase["name"] for phase in summary["phases"]] == ["fill", "measure-new", "age", "measure-aged"]
-    watched = {node["node"] for node in summary["resources"]["phases"]["measure-new"]["nodes"]}
-    assert watched == {CLIENT, "kube1", "toolbox"}
+    watched = summary["resources"]["phases"]["measure-new"]
+    assert {node["node"] for node in watched["nodes"]} == {CLIENT, "kube1", "toolbox", *OSDS}
+    assert watched["classes"]["osd"]["daemons"] == len(OSDS)
+    assert not [warning for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
     (samples,) = folder.rglob("recovery.jsonl")
     assert '"via": "librados", "interval": 0.25' in samples.read_text()
     for path in sorted((folder / "phases").glob("*/phase.json")):
@@ -181,7 +182,7 @@ def test_a_scorecard_of_failures(init_folder: Path, tmp_path: Path) -> None:
     times = {"closed_loop": "10s", "baseline": "20s", "parts": {"start": "5s", "failure": "20s", "recovery": "20s"}}
     waits = {"wait": {"at_most": "6m", "stalled": "3m"}}
     section = {**keys, **times, **waits, "failures": failures}
-    folder = run(with_section(init_folder, tmp_path, (2, 3), resilience=section))
+    folder = run(with_section(init_folder, tmp_path, resilience=section))
     lines = {line["name"]: line for line in summary_of(folder)["scorecard"]["failures"]}
     assert {name: bool(line.get("refused")) for name, line in lines.items()} == {
         "osd stop": False, "osd pod": False, "rgw stop": True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
@@ -33,6 +33,8 @@ class Site:
     example: str
     #: comment of the head in the file
     head_text = "has ceph and radosgw-admin"
+    #: key of `cluster` -> comment in the file
+    comments: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, cluster: Dict[str, Any]) -> None:
         #: keys of `cluster:` for the access to nodes, `ceph` and `radosgw-admin`

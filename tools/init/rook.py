@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.ceph import Ceph
@@ -22,6 +22,8 @@ from .entry import Entry
 TOOLBOX, _NAMESPACE = "rook-ceph-tools", "rook-ceph"
 _HEAD = "toolbox"
 _OPTIONS = ("context", "kubeconfig", "namespace", "object_store")
+#: label of the pod of an OSD: its number
+_OSD = "ceph-osd-id"
 #: types of daemons, of which the first one on a Kubernetes node gives the pod of that node
 _TYPES = ("osd", "mon", "rgw", "mgr", "mds")
 #: keys in the secret of a CephObjectStoreUser, and in that of an ObjectBucketClaim
@@ -33,6 +35,9 @@ class RookSite(Site):
 
     option, example = "--context", "--context NAME"
     head_text = "Rook's toolbox, which has ceph and radosgw-admin"
+    comments: ClassVar[Mapping[str, str]] = {
+        "watched": "for monitors: one pod for each OSD of Kubernetes nodes with several OSDs"
+    }
 
     def __init__(self, cluster: Dict[str, Any], object_store: Optional[str] = None) -> None:
         super().__init__(cluster)
@@ -64,7 +69,7 @@ class RookSite(Site):
         try:
             self._store = self._object_store(kubernetes)
             self._check_toolbox(kubernetes)
-            self.cluster["kubernetes"]["pods"] = self._pods(kubernetes)
+            self._add_pods(kubernetes)
         except KubernetesError as error:
             raise CommandError(str(error), FAILED) from None
         return super().ceph()
@@ -145,19 +150,28 @@ class RookSite(Site):
         if not (present[TOOLBOX].get("status") or {}).get("availableReplicas"):
             raise CommandError(f"the toolbox (deployment {TOOLBOX}) has no pod that is ready", FAILED)
 
-    def _pods(self, kubernetes: Kubernetes) -> Dict[str, Any]:
-        """Return node -> pod: the toolbox, a daemon of each Kubernetes node, and the pods of clients."""
+    def _add_pods(self, kubernetes: Kubernetes) -> None:
+        """Add node -> pod to `cluster`: the toolbox, clients, a daemon of each Kubernetes node, and further OSDs."""
         of_type = {f"rook-ceph-{type}": type for type in _TYPES}
         nodes: Dict[str, List[str]] = {}
+        osds: Dict[str, Set[int]] = {}
         names = set()
         for pod in kubernetes.get("pods")["items"]:
             names.add(str(pod["metadata"]["name"]))
-            app, node = (pod["metadata"].get("labels") or {}).get("app"), pod["spec"].get("nodeName")
+            labels, node = pod["metadata"].get("labels") or {}, pod["spec"].get("nodeName")
+            app, osd = labels.get("app"), str(labels.get(_OSD))
             if app in of_type and node:
                 nodes.setdefault(str(node), []).append(app)
+                osds.setdefault(str(node), set()).update([int(osd)] if osd.isdigit() else [])
         pods = {node: f"app={min(apps, key=list(of_type).index)}" for node, apps in sorted(nodes.items())}
         clients = {name: CLIENT_LABEL for name in self.cluster.get("clients", ()) if name not in names}
-        return {_HEAD: f"deploy/{TOOLBOX}", **clients, **{n: pod for n, pod in pods.items() if n not in clients}}
+        # a node of the file is one pod, and that of a client has no OSD
+        numbers = sorted({osd for node, own in osds.items() if len(own) > 1 or node in clients for osd in own})
+        watched = {f"osd-{osd}": f"deploy/rook-ceph-osd-{osd}" for osd in numbers}
+        if watched:
+            self.cluster["watched"] = list(watched)
+        of_nodes = {node: pod for node, pod in pods.items() if node not in clients}
+        self.cluster["kubernetes"]["pods"] = {_HEAD: f"deploy/{TOOLBOX}", **clients, **of_nodes, **watched}
 
     def _check_service(self, url: str) -> None:
         """Raise CommandError where no pod is behind a service; only of one in the namespace of the store."""

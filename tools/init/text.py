@@ -52,11 +52,14 @@ def _one_line(text: str) -> str:
 def _lines(entries: Sequence[Entry], indent: str) -> Iterator[str]:
     for entry in entries:
         behind = f"# {_one_line(entry.comment)}" if entry.comment else ""
-        if isinstance(entry.value, list) and entry.value and isinstance(entry.value[0], Entry):
+        inner = entry.value if isinstance(entry.value, list) and isinstance((entry.value or [""])[0], Entry) else None
+        line = "" if inner else f"{indent}{entry.key}: {_flow(entry.value)}"
+        if len(line) > _WIDE and isinstance(entry.value, dict):
+            inner = [Entry(str(key), value) for key, value in entry.value.items()]
+        if inner:
             yield f"{indent}{entry.key}:" + (f"  {behind}" if behind else "")
-            yield from _lines(entry.value, f"{indent}  ")
+            yield from _lines(inner, f"{indent}  ")
             continue
-        line = f"{indent}{entry.key}: {_flow(entry.value)}"
         if len(line) > _WIDE and isinstance(entry.value, list):
             yield f"{indent}{entry.key}:" + (f"  {behind}" if behind else "")
             yield from (f"{indent}  - {_flow(element)}" for element in entry.value)
@@ -123,7 +126,11 @@ def cluster_entries(
     return [
         Entry("user", site.cluster["user"], "login on all nodes"),
         Entry("head", site.cluster["head"], site.head_text),
-        *(Entry(key, value) for key, value in site.cluster.items() if key not in ("user", "head", "clients")),
+        *(
+            Entry(key, value, site.comments.get(key, ""))
+            for key, value in site.cluster.items()
+            if key not in ("user", "head", "clients")
+        ),
         nodes("clients", clients),
         *(nodes(key, names) for key, names in cluster.hosts.items() if names or key in _REQUIRED),
         Entry("use_existing", True),
