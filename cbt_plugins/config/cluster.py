@@ -12,7 +12,7 @@ from cbt_plugins.config.errors import Path, did_you_mean
 from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.kubernetes import KubernetesSection, errors_of_pods
 from cbt_plugins.config.shell_values import AbsolutePath, FilePath, Login, Program, check_arguments
-from cbt_plugins.inventory import ROLES, check_node_name, host_of, nodes_of, split_names
+from cbt_plugins.inventory import ROLES, check_node_name, head_of, host_of, nodes_of, split_names
 
 
 def _nodes(value: Any) -> Any:
@@ -90,6 +90,14 @@ def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
                 if not cluster.get(key):
                     yield FieldError(("transport", *place), f"{name} needs the key `{key}:` of `cluster:`")
     yield from errors_of_pods(cluster, hosts)
+
+
+def is_head_a_pod(cluster: Mapping[str, Any]) -> bool:
+    """Return whether Ceph's programs are in a pod, as on a cluster of Rook: by the transport that the head names."""
+    value, head = cluster.get("transport"), head_of(cluster)
+    by_node = {host_of(str(node)): name for node, name in value.items()} if isinstance(value, dict) else {head: value}
+    name = by_node.get(head)
+    return name in plugins.built_in(plugins.TRANSPORTS) and "kubernetes" in plugins.load(plugins.TRANSPORTS, name).needs
 
 
 def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:

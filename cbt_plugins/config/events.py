@@ -134,8 +134,12 @@ class UpgradeSection(Strict):
     irreversible: bool = Field(False, description="Must be true: there is no undo.")
 
     @model_validator(mode="after")
-    def _check_section(self) -> UpgradeSection:
+    def _check_section(self, info: ValidationInfo) -> UpgradeSection:
         only_one(self, ("command", "image"))
+        if self.image and (info.context or {}).get("head_is_pod"):
+            text = "the operator of Rook upgrades its cluster, `ceph orch upgrade` does not: remove this event, and"
+            by_hand = "change `spec: cephVersion: image` of the CephCluster by hand"
+            raise FieldErrors([FieldError(("image",), f"{text} {by_hand}")])
         if not self.irreversible:
             text = "a store that a newer release has opened cannot go back, and no undo is made: say irreversible: true"
             raise FieldErrors([FieldError(("irreversible",), text)])

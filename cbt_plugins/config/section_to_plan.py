@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import plugins
+from cbt_plugins.config.cluster import is_head_a_pod
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.generator_classes import generator, generators_of
 from cbt_plugins.config.key_errors import FieldError, validate
@@ -53,7 +54,7 @@ def understand(
     own = {key: value for key, value in config.items() if key not in KEYS_SET_BY_CBT | CBT_KEYS}
     clients = list(nodes_of(cluster, "clients"))
     nodes = {"clients": clients, "osds": nodes_of(cluster, "osds"), "nodes": nodes_of(cluster)}
-    context = {"endpoints": endpoints, **nodes}
+    context = {"endpoints": endpoints, "head_is_pod": is_head_a_pod(cluster), **nodes}
     model, errors = validate(section, own, context)
     if model is None:
         return None, errors

@@ -268,6 +268,29 @@ def test_errors_of_events(tmp_path: Path, section: str, message: str) -> None:
     assert found.startswith(place + EVENTS + message), found
 
 
+ROOK = CLUSTER + "  transport: kubectl\n  kubernetes: {context: prod}\n"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "refused"),
+    [
+        (ROOK, True),
+        (ROOK.replace("transport: kubectl", "transport: {node0: kubectl}"), True),
+        (ROOK.replace("transport: kubectl", "transport: {client1: kubectl, client2: kubectl}"), False),
+        (CLUSTER, False),
+    ],
+)
+def test_rook_is_not_upgraded_by_the_orchestrator(tmp_path: Path, cluster: str, refused: bool) -> None:
+    """A cluster whose clients alone are pods may have an orchestrator that upgrades."""
+    event = "{at: 1m, upgrade: {to: '18.2', image: §'quay.io/ceph/ceph:v18', irreversible: true}}"
+    text, (place,) = marked(cluster + WARP + events(event))
+    message = f"{place}{EVENTS}[0].upgrade.image: the operator of Rook upgrades its cluster, "
+    errors = errors_in(tmp_path, text)
+    assert [error[: len(message)] for error in errors] == [message] * refused, errors
+    by_command = text.replace("image: 'quay.io/ceph/ceph:v18'", "command: x")
+    assert errors_in(tmp_path, by_command) == []
+
+
 def test_events_of_a_phase_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "faults.yaml"
     file.write_text("events: [{at: 0s, fault: {label: a, kind: stop, nodes: [node1]}}, {at: 5m, undo: a}]\n")
