@@ -38,7 +38,13 @@ SAMPLE = {"fp": 1200, "dwarf": COPIED + 1200}
 #: "tp_osd_tp  8417/9924": name of the thread, process and thread
 _HEAD = re.compile(r"^(\S.*?)\s+(\d+)/(\d+)\s*$")
 #: "    7f8044086630 std::_Rb_tree_increment"
-_FRAME = re.compile(r"^\s+[0-9a-f]+ (.+?)\s*$")
+_FRAME = re.compile(r"^\s+([0-9a-f]+) (.+?)\s*$")
+#: name of a function without a symbol
+UNNAMED = "[unknown]"
+#: lowest address of the kernel
+KERNEL = 1 << 63
+#: share of a class's samples, in functions without a symbol, from which on flame graphs show little of the class
+NO_SYMBOLS = 0.5
 
 
 def daemons():
@@ -56,14 +62,21 @@ def daemons():
 
 
 def folded(lines, kinds):
-    """Return (samples, "class;thread;root;...;leaf" -> how many) of what `perf script` prints."""
-    counts = collections.Counter()
+    """Return (samples, "class;thread;root;...;leaf" -> how many, {class: (unnamed, all)}) of what `perf script` prints.
+
+    unnamed, all: samples in a function of the program without a symbol, and in any function. The innermost function is
+    always right; the callers of a program without frame pointers may be no functions at all.
+    """
+    counts, unnamed, all_of_program = collections.Counter(), collections.Counter(), collections.Counter()
     kind, thread, frames = None, None, []
 
     def close():
         if kind:
-            named_frames = [frame for frame in reversed(frames) if frame != "[unknown]"][:DEEPEST] or ["[unknown]"]
+            named_frames = [frame for _, frame in reversed(frames) if frame != UNNAMED][:DEEPEST] or [UNNAMED]
             counts[";".join([kind, thread, *named_frames])] += 1
+            innermost = next((frame for address, frame in frames if address < KERNEL), None)
+            all_of_program[kind] += innermost is not None
+            unnamed[kind] += innermost == UNNAMED
 
     for line in lines:
         head = _HEAD.match(line)
@@ -72,7 +85,7 @@ def folded(lines, kinds):
             continue
         frame = _FRAME.match(line)
         if frame:
-            frames.append(frame.group(1).replace(";", ":"))
+            frames.append((int(frame.group(1), 16), frame.group(2).replace(";", ":")))
         elif not line.strip():
             close()
             kind = None
@@ -83,7 +96,16 @@ def folded(lines, kinds):
         if size > LARGEST_LINE:
             break
         kept[stack] = n
-    return sum(counts.values()), kept
+    return sum(counts.values()), kept, {kind: (unnamed[kind], all_of_program[kind]) for kind in all_of_program}
+
+
+def texts_without_symbols(symbols):
+    """Return class -> text of the classes whose programs lack symbols; `symbols`: {class: (unnamed, all)} of a look."""
+    return {
+        kind: f"{kind}: no symbols: {unnamed} of {n} samples are in functions without a name, which flame graphs lack"
+        for kind, (unnamed, n) in symbols.items()
+        if unnamed > NO_SYMBOLS * n
+    }
 
 
 def length(options, cpus):
@@ -107,7 +129,7 @@ def look(kinds, options):
         lasted, messages = time.monotonic() - begun, recorder.communicate()[1].decode(errors="replace").strip()
         show = ["perf", "script", "-i", FILE, "-F", "comm,pid,tid,ip,sym"]
         with subprocess.Popen(show, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as script:
-            n, stacks = folded((text.decode(errors="replace") for text in script.stdout), kinds)
+            n, stacks, symbols = folded((text.decode(errors="replace") for text in script.stdout), kinds)
     except OSError as e:
         return {"error": "perf: " + (e.strerror or str(e))}, False
     finally:
@@ -115,7 +137,13 @@ def look(kinds, options):
             os.remove(FILE)
     if not n and messages:
         return {"error": messages.splitlines()[-1][:300]}, last
-    return {"s": round(min(lasted, options["seconds"]), 3), "daemons": len(kinds), "n": n, "stacks": stacks}, last
+    return {
+        "s": round(min(lasted, options["seconds"]), 3),
+        "daemons": len(kinds),
+        "n": n,
+        "stacks": stacks,
+        "symbols": symbols,
+    }, last
 
 
 def ended(recorder):
@@ -140,7 +168,7 @@ def main(options):
     if seconds < options["seconds"]:
         write_limit(f"looks of {seconds:g} s instead of {options['seconds']:g}: perf would write too much")
         options = dict(options, seconds=seconds)
-    looks, last = 0, False
+    looks, last, without_symbols = 0, False, set()
     while not last:
         if output_size() >= LARGEST_FILE:
             write_limit(f"no look any more: its file has {LARGEST_FILE >> 20} MiB")
@@ -149,6 +177,10 @@ def main(options):
             break
         t, begun, kinds = time.time(), time.monotonic(), daemons()
         record, last = look(kinds, options) if kinds else ({"error": "no Ceph daemon runs here"}, False)
+        for kind, text in texts_without_symbols(record.pop("symbols", {})).items():
+            if kind not in without_symbols:
+                without_symbols.add(kind)
+                write_limit(text)
         write_line(dict(record, t=round(t, 3)))
         looks += 1
         if not last:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ OPTIONS = {"hz": 199, "seconds": 1.0, "interval": 0.0, "calls": "fp"}
 
 
 def test_recorded_stacks_are_counted_from_the_root() -> None:
-    n, stacks = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
+    n, stacks, _ = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
     assert n == sum(stacks.values()) and 0 < n <= 25
     assert stacks["osd;tp_osd_tp;std::_Rb_tree_increment"] >= 1
     sync = next(its for its in stacks if its.endswith("blk_mq_flush_plug_list;blk_mq_dispatch_list"))
@@ -38,7 +39,32 @@ def test_recorded_stacks_are_counted_from_the_root() -> None:
 
 
 def test_processes_that_are_no_daemons_are_left_out() -> None:
-    assert stacks_agent.folded(RECORDED.read_text().splitlines(True), {}) == (0, {})
+    assert stacks_agent.folded(RECORDED.read_text().splitlines(True), {}) == (0, {}, {})
+
+
+def test_programs_without_symbols_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The innermost function counts: the callers of a program without frame pointers have often no name."""
+    n, _, symbols = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "rgw"})
+    assert set(symbols) == {"osd", "rgw"} and sum(of_class for _, of_class in symbols.values()) == n
+    assert {unnamed for unnamed, _ in symbols.values()} == {0} and not stacks_agent.texts_without_symbols(symbols)
+    unnamed = "a  7/8\n  ffffffff81000000 do_syscall_64\n  55d0 [unknown]\n  55d1 main\n\n"
+    named, kernel = unnamed.replace("55d0 [unknown]", "7f00 fsync"), "a  7/8\n  ffffffff81000000 do_exit\n\n"
+    of_classes = {
+        "osd": stacks_agent.folded(f"{unnamed * 2}{named}{kernel * 9}".splitlines(True), {7: "osd"})[2]["osd"],
+        "rgw": stacks_agent.folded(f"{unnamed}{named}".splitlines(True), {7: "rgw"})[2]["rgw"],
+    }
+    assert of_classes == {"osd": (2, 3), "rgw": (1, 2)}
+    written: List[Dict[str, Any]] = []
+    looks = iter([({"n": 1, "symbols": of_classes}, False), ({"n": 1, "symbols": of_classes}, True)])
+    monkeypatch.setattr(stacks_agent, "daemons", lambda: {1: "osd"})
+    monkeypatch.setattr(stacks_agent, "look", lambda kinds, options: next(looks))
+    monkeypatch.setattr(stacks_agent, "select", SimpleNamespace(select=lambda *_: ([], [], [])))
+    monkeypatch.setattr(stacks_agent, "write_line", written.append)
+    monkeypatch.setattr(stacks_agent, "write_limit", lambda text: written.append({"limit": text}))
+    stacks_agent.main(OPTIONS)
+    text = "osd: no symbols: 2 of 3 samples are in functions without a name, which flame graphs lack"
+    assert [line["limit"] for line in written if "limit" in line] == [text]
+    assert not any("symbols" in line for line in written)
 
 
 def said(*words: str) -> List[Dict[str, Any]]:
@@ -59,7 +85,7 @@ def test_a_look_and_its_line_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     assert stacks_agent.length(OPTIONS, 64) == 1.0
     dwarf = {"hz": 999, "seconds": 60.0, "interval": 0.0, "calls": "dwarf"}
     assert 0 < stacks_agent.length(dwarf, 64) * 999 * 64 * 8192 < stacks_agent.LARGEST_LOOK
-    n, stacks = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
+    n, stacks, _ = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
     monkeypatch.setattr(stacks_agent, "LARGEST_LINE", sum(map(len, stacks)) // 2)
     less = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
     assert less[0] == n and 0 < len(less[1]) < len(stacks)
@@ -106,18 +132,29 @@ def test_lines_to_a_connection_have_the_same_limit() -> None:
     assert lines[3]["n"] == 1 and lines[4]["limit"] == "no look any more: its file has 0 MiB"
 
 
-@pytest.fixture
-def loop(tmp_path: Path) -> Iterator[int]:
-    """A busy process that is called as an OSD; its number."""
+#: a program that makes its machine code, a jump to itself, when it runs: the code has no symbol
+MADE = """
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(b"\\xeb\\xfe")
+ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+"""
+
+
+@pytest.fixture(params=["while True: pass", MADE], ids=["with symbols", "without symbols"])
+def loop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[bool]:
+    """A busy process that is called as an OSD; whether its program has symbols."""
+    if request.param == MADE and platform.machine() != "x86_64":
+        pytest.skip("the machine code is for x86_64")
     binary = tmp_path / "ceph-osd"
     shutil.copy(os.path.realpath(sys.executable), binary)
-    process = subprocess.Popen([str(binary), "-S", "-c", "while True: pass"], env={"PYTHONHOME": sys.base_prefix})
-    yield process.pid
+    process = subprocess.Popen([str(binary), "-S", "-c", request.param], env={"PYTHONHOME": sys.base_prefix})
+    yield request.param != MADE
     process.kill()
     process.wait()
 
 
-def test_perf_sees_a_busy_daemon(loop: int, tmp_path: Path) -> None:
+def test_perf_sees_a_busy_daemon(loop: bool, tmp_path: Path) -> None:
     perf = shutil.which("perf")
     trial = [str(perf), "record", "-q", "-a", "-e", "cpu-clock", "-o", str(tmp_path / "trial.data"), "true"]
     if not perf or subprocess.run(trial, capture_output=True).returncode:
@@ -125,9 +162,12 @@ def test_perf_sees_a_busy_daemon(loop: int, tmp_path: Path) -> None:
     words = [sys.executable, str(AGENT), json.dumps(OPTIONS)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as agent:
         assert agent.stdout is not None and agent.stdin is not None
-        lines = [json.loads(agent.stdout.readline()) for _ in range(2)]  # a header, and a whole look
+        lines = [json.loads(agent.stdout.readline()) for _ in range(2 if loop else 3)]  # a header, and a whole look
         agent.stdin.close()
         lines += [json.loads(line) for line in agent.stdout]
+    limits = [line["limit"] for line in lines if "limit" in line]
+    assert [text.split(": ")[1] for text in limits] == ([] if loop else ["no symbols"])
+    lines = [line for line in lines if "limit" not in line]
     assert lines[1]["n"] > 20 and lines[1]["s"] == 1.0
     assert any(its.startswith("osd;ceph-osd;") for its in lines[1]["stacks"])
     assert lines[-1]["end"] == "told" and not (tmp_path / stacks_agent.FILE).exists()
