@@ -314,3 +314,30 @@ def test_keys_of_a_profile(
     assert main([*words, str(file)]) == 0
     assert section(file)["s3"] == {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "profile": "lab"}
     assert "rgw" not in section(file) and "SECRET" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [("http://rgw2:7480/", ""), ("http://u:PASSWORD@s3.example:80", "s3.example:80"), ("https://rgw1:443", "https://rgw1:443")],
+)
+def test_endpoint_and_region_of_aws_tools(
+    cluster: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    """The region is that of the file; an endpoint that is no gateway, such as a load balancer, is a remark."""
+    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = AK\naws_secret_access_key = SECRET\n")
+    (tmp_path / "config").write_text(f"[profile lab]\nregion = eu-lab-1\nendpoint_url = {url}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    by_profile, by_user = tmp_path / "profile.yaml", tmp_path / "user.yaml"
+    words = ["init", "--head", "node0", "--clients", "c1", "-o"]
+    assert main([*words, str(by_profile), "--profile", "lab"]) == 0
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+    monkeypatch.setenv("AWS_REGION", "eu-lab-1")
+    assert main([*words, str(by_user)]) == 0
+    assert section(by_profile)["s3"]["region"] == "eu-lab-1" and "region" not in section(by_user)["s3"]
+    for file in (by_profile, by_user):
+        text = " ".join(file.read_text().replace("\n#", "").split())
+        assert section(file)["s3"]["urls"] == ["http://rgw1:7480", "http://rgw2:7480"] and "PASSWORD" not in text
+        assert ("is no gateway of this cluster" in text) is (f"WARNING: {shown} of AWS_ENDPOINT" in text) is bool(shown)

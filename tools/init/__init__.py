@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config import aws_profile
@@ -24,7 +24,7 @@ from .cluster_kind import Site, user_entry
 from .discovery import Discovery
 from .entry import Entry
 from .packages import PackagesSite
-from .remarks import remarks_on_gateways, remarks_on_health, remarks_on_nodes, remarks_on_zones
+from .remarks import remarks_on_aws, remarks_on_gateways, remarks_on_health, remarks_on_nodes, remarks_on_zones
 from .rook import RookSite
 from .text import EDIT, cluster_entries, header_of, s3_entries, sections_of, text_of
 
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
     site = _site(args)
     clients = _clients(args.clients)
     site.cluster["clients"] = clients  # the names contain the users and ports
-    owned = _keys_of_profile(args.profile)
+    aws = _Conventions.read(args.profile)
     cluster = Discovery.of(site)
-    text, remarks = _file(args, site, cluster, clients, owned)
+    text, remarks = _file(args, site, cluster, clients, aws)
     try:
         load(YamlSource(text.encode(), str(args.output)))
     except ConfigError as error:
@@ -101,16 +101,26 @@ def _clients(values: Sequence[str]) -> List[str]:
         raise CommandError(f"--clients: {error}") from None
 
 
-def _keys_of_profile(profile: Optional[str]) -> Dict[str, S3Keys]:
-    """Return name of the keys in errors -> the keys of a profile; {} without a profile. Raises CommandError."""
-    try:
-        return {f"profile {profile}": S3Keys(*aws_profile.keys_of(profile))} if profile else {}
-    except aws_profile.AwsError as error:
-        raise CommandError(f"--profile: {error}") from None
+class _Conventions(NamedTuple):
+    """The keys, region and endpoint of AWS's conventions on this machine."""
+
+    keys: Mapping[str, S3Keys]  # name of the keys in errors -> keys; {} without a profile
+    region: Optional[str]  # None without a profile, where a run does not use it
+    url: Optional[str]
+
+    @classmethod
+    def read(cls, profile: Optional[str]) -> _Conventions:
+        """Read the profile and the environment. Raises CommandError."""
+        try:
+            keys = {f"profile {profile}": S3Keys(*aws_profile.keys_of(profile))} if profile else {}
+            region = aws_profile.region_of(profile) if profile else None
+            return cls(keys, region, aws_profile.endpoint_of(profile))
+        except aws_profile.AwsError as error:
+            raise CommandError(f"--profile: {error}") from None
 
 
 def _file(
-    args: argparse.Namespace, site: Site, cluster: Discovery, clients: Sequence[str], owned: Mapping[str, S3Keys]
+    args: argparse.Namespace, site: Site, cluster: Discovery, clients: Sequence[str], aws: _Conventions
 ) -> Tuple[str, List[str]]:
     """Return the text of the file, and the remarks on the cluster. Raises CommandError."""
     remote = cluster.ceph.remote
@@ -124,13 +134,14 @@ def _file(
     unreached = list(remarks_on_nodes(cluster, remote, nodes))
     silent: Dict[str, str] = {node: remark for node, remark in unreached if node}
     askers = [node for node in nodes_of({"clients": clients}) if node not in silent] or [head_of(site.cluster)]
-    errors = endpoints.errors(remote, askers, owned)
+    errors = endpoints.errors(remote, askers, aws.keys)
     makes_user = not (args.user or args.profile)
     of_site = list(site.header())
     remarks = [
         *remarks_on_health(cluster),
         *(remark for _, remark in unreached),
         *remarks_on_gateways(cluster, endpoints),
+        *remarks_on_aws(cluster, endpoints, aws.url),
         *remarks_on_zones(cluster, makes_user),
         *site.remarks(),
         *errors,
@@ -143,6 +154,7 @@ def _file(
     keys = named_keys or [user_entry(_USER)]
     if args.profile:
         keys = [Entry("profile", args.profile, "keys of ~/.aws/credentials on this machine")]
+        keys += [Entry("region", aws.region, "of AWS_REGION, AWS_DEFAULT_REGION or the profile")] if aws.region else []
     command = shlex.join(["cbt-tools", "init", *_words(args)])
     header = header_of(cluster, command, time.strftime("%Y-%m-%d"), of_site, remarks)
     of_cluster = cluster_entries(cluster, site, clients, silent)

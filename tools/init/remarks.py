@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Sequence, Tuple
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.inventory import find_host
@@ -43,6 +43,15 @@ def remarks_on_gateways(cluster: Discovery, endpoints: Endpoints) -> Iterator[st
             why = f"has no port for {endpoints.scheme}" if gateway.listeners else "names no port"
         frontends = "; ".join(gateway.frontends)
         yield f"gateway {gateway.id} on {gateway.host} {why}: this gateway is not in urls ({frontends})"
+
+
+def remarks_on_aws(cluster: Discovery, endpoints: Endpoints, url: Optional[str]) -> Iterator[str]:
+    """Yield the URL of AWS's conventions if no gateway has it. `url`: as `aws_profile.endpoint_of` returns it."""
+    in_file = url is None or url.rstrip("/") in (*endpoints.urls, *endpoints.also)
+    for endpoint in () if in_file else foreign_endpoints([str(url)], cluster.gateways):
+        place = endpoint.rpartition("@")[2]  # without a password
+        text = f"{place} of AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or endpoint_url is no gateway of this cluster"
+        yield f"{text}; the file has the URLs of the gateways, to measure RGW without what may be in front of them"
 
 
 def remarks_on_zones(cluster: Discovery, makes_user: bool) -> Iterator[str]:
