@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 from cephadm_cluster import GATEWAYS
 from faulty import Faulty
@@ -47,20 +50,20 @@ def mgr_failover(containers: Faulty) -> ContainerFault:
     return ContainerFault(inject("failover", f"mgr.{first}"), lambda: active() != first)
 
 
-def osd_out(containers: Faulty) -> ContainerFault:
-    return ContainerFault(inject("out", f"osd.{OSD}"), lambda: not containers.osd(OSD)["in"])
+def osd_out(containers: Faulty, osd: int = OSD) -> ContainerFault:
+    return ContainerFault(inject("out", f"osd.{osd}"), lambda: not containers.osd(osd)["in"])
 
 
-def osd_mark(containers: Faulty) -> ContainerFault:
+def osd_mark(containers: Faulty, osd: int = OSD) -> ContainerFault:
     def marked() -> bool:
-        osd = containers.osd(OSD)
-        return not osd["up"] and not osd["in"]
+        entry = containers.osd(osd)
+        return not entry["up"] and not entry["in"]
 
-    return ContainerFault(inject("mark", f"osd.{OSD}"), marked)
+    return ContainerFault(inject("mark", f"osd.{osd}"), marked)
 
 
-def osd_nearfull(containers: Faulty) -> ContainerFault:
-    statement = inject("fill", f"osd.{OSD}", level="nearfull")
+def osd_nearfull(containers: Faulty, osd: int = OSD) -> ContainerFault:
+    statement = inject("fill", f"osd.{osd}", level="nearfull")
     return ContainerFault(statement, lambda: "OSD_NEARFULL" in containers.ceph("health")["checks"])
 
 
@@ -102,11 +105,36 @@ FAULTS: Dict[str, Callable[[Faulty], ContainerFault]] = {
 BY_NFT = ("loss", "rate", "partition", "network")
 
 
-def as_it_is(containers: Faulty) -> Dict[str, Any]:
-    """Return all that these faults may change."""
+def ratios_and_repairs(containers: Faulty) -> Dict[str, Any]:
+    """Return what `fill` and `read_errors` may change."""
     dump = containers.ceph("osd dump")
     ratios: List[float] = [dump[f"{level}_ratio"] for level in ("nearfull", "backfillfull", "full")]
     repairs = [row["num_shards_repaired"] for row in containers.ceph("pg dump osds")["osd_stats"]]
+    return {"ratios": ratios, "repairs": repairs}
+
+
+def as_it_is(containers: Faulty) -> Dict[str, Any]:
+    """Return all that these faults may change."""
     node = f"nft list ruleset 2>/dev/null; tc qdisc show dev eth0; {PRESSURE}"
     shown = containers.lab.exec(NODE, ["sh", "-c", node]).stdout
-    return {**state(containers), "ratios": ratios, "repairs": repairs, NODE: shown}
+    return {**state(containers), **ratios_and_repairs(containers), NODE: shown}
+
+
+@contextmanager
+def reading(containers: Faulty) -> Iterator[None]:
+    """Read a pool `reads` all the time."""
+    pool = "ceph osd pool create reads 16 16 && ceph osd pool application enable reads rados"
+    pool += " && rados -p reads bench 3 write -b 16384 -t 4 --no-cleanup"
+    made = containers.lab.exec("node0", ["sh", "-c", pool])
+    assert made.returncode == 0, made.stderr
+    stop = containers.folder() / "stop"
+    loop = f"while [ ! -e {stop} ]; do timeout 60 rados -p reads bench 5 rand -t 1; done"
+    program = containers.lab.lab.enter("node0", ["sh", "-c", loop])
+    environment = {**os.environ, **containers.lab.lab.environment()}
+    with subprocess.Popen(program, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
+        try:
+            containers.clean()
+            yield
+        finally:
+            stop.touch()
+    containers.lab.exec("node0", ["sh", "-c", "ceph osd pool rm reads reads --yes-i-really-really-mean-it"])

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from cluster_log import assert_as_logged
 from cluster_state import ask, clean, facts, moving
-from container_faults import BY_NFT, FAULTS, ContainerFault, as_it_is, gateway_on, osd_read_errors
+from container_faults import BY_NFT, FAULTS, ContainerFault, as_it_is, gateway_on, osd_read_errors, reading
 from cycles import Cycle
 from faulty import Faulty, fault
 from running_lab import RunningLab
@@ -353,21 +353,8 @@ def test_a_fault_is_undone_after_a_kill(containers: Containers, name: str) -> No
 @pytest.fixture
 def reads(containers: Containers) -> Iterator[None]:
     """A pool `reads`, which is read all the time."""
-    pool = "ceph osd pool create reads 16 16 && ceph osd pool application enable reads rados"
-    pool += " && rados -p reads bench 3 write -b 16384 -t 4 --no-cleanup"
-    made = containers.lab.exec("node0", ["sh", "-c", pool])
-    assert made.returncode == 0, made.stderr
-    stop = containers.folder() / "stop"
-    loop = f"while [ ! -e {stop} ]; do timeout 60 rados -p reads bench 5 rand -t 1; done"
-    reading = containers.lab.lab.enter("node0", ["sh", "-c", loop])
-    environment = {**os.environ, **containers.lab.lab.environment()}
-    with subprocess.Popen(reading, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
-        try:
-            containers.clean()
-            yield
-        finally:
-            stop.touch()
-    containers.sh("node0", "ceph osd pool rm reads reads --yes-i-really-really-mean-it")
+    with reading(containers):
+        yield
 
 
 def test_read_errors_are_undone_after_a_kill(containers: Containers, reads: None) -> None:

@@ -15,6 +15,7 @@ import leading
 import pytest
 import yaml
 from cluster_state import clean, facts, moving
+from container_faults import mgr_failover, osd_mark, osd_nearfull, osd_out, osd_read_errors, ratios_and_repairs, reading
 from cycles import Cycle
 from faulty import Faulty
 from kube_rights import granted, user_of
@@ -197,7 +198,7 @@ class PodFaults(Faulty):
         daemons = {daemon: self.rook.runs(daemon) for daemon in self.rook.daemons}
         operator = len(self.rook.api.pods_of("rook-ceph-operator"))
         kubernetes = {"deployments": self.rook.deployments(), "cordoned": cordoned, "operator": operator}
-        return {**state(self), **kubernetes, "daemons": daemons}
+        return {**state(self), **ratios_and_repairs(self), **kubernetes, "daemons": daemons}
 
 
 @pytest.fixture
@@ -264,14 +265,34 @@ FAULTS: Dict[str, Callable[[PodFaults], Tuple[str, Callable[[], bool]]]] = {
     "stop of an RGW": rgw_stop,
     "delete_pod": pod_deletion,
     "node_drain": drain,
+    "failover of the active mgr": mgr_failover,
+    "out": lambda pods: osd_out(pods, 3),
+    "mark": lambda pods: osd_mark(pods, 3),
+    "fill, nearfull": lambda pods: osd_nearfull(pods, 3),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_undone_after_a_kill(pods: PodFaults, name: str) -> None:
+    held_killed_and_undone(pods, name, *FAULTS[name](pods))
+
+
+def test_read_errors_are_undone_after_a_kill(pods: PodFaults) -> None:
+    """The undo restarts the OSD, by scaling its deployment: this release forgets repairs only so."""
+
+    def came_up() -> Dict[int, int]:
+        return {osd["osd"]: osd["up_from"] for osd in pods.ceph("osd dump")["osds"]}
+
+    with reading(pods):
+        former, fault = came_up(), osd_read_errors(pods)
+        held_killed_and_undone(pods, "read_errors", *fault)
+        (restarted,) = [osd for osd, epoch in came_up().items() if epoch != former[osd]]
+        assert f"osd.{restarted}" in fault.statement
+
+
+def held_killed_and_undone(pods: PodFaults, name: str, statement: str, in_force: Callable[[], bool]) -> None:
     """Seen from outside while the run is dead: nothing but `cbt-tools undo` puts the cluster back."""
     before, folder = pods.as_found(), pods.folder()
-    statement, in_force = FAULTS[name](pods)
     assert not in_force()
     running = held(pods, statement, folder)
     wait_for(in_force, f"the effect of {name}", 60.0)

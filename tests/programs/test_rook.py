@@ -266,10 +266,16 @@ def test_a_right_for_pods_and_nodes_that_is_missing_is_named(rook: Rook, kind: s
 def test_a_kind_that_acts_on_nodes_is_refused(rook: Rook) -> None:
     text = r": the daemons run in pods, but this kind of fault acts on nodes: use stop, out or mark"
     of_nodes = ("reboot", "partition", "loss", "rate", "delay", "pressure")
-    for kind in ("replace", "pause", "network", *of_nodes):
+    for kind in ("replace", "pause", "network", "slow_disk", *of_nodes):
         fault = kinds.make(kind, {"method": "nft"} if kind == "network" else {})
         with pytest.raises(FaultError, match=text):
             fault.steps(rook.scene(), Targets(("node3",), (OSD3,), ("node3",)))
+    mon = DaemonName("mon", "a")
+    rook.api.deployment("rook-ceph-mon-a", Workload(list), "node5", app="rook-ceph-mon", ceph_daemon_id="a")
+    scene = rook.scene()
+    scene.facts.answers["mon metadata"].append({"name": "a", "hostname": "node5"})
+    with pytest.raises(FaultError, match=text):
+        kinds.make("failover", {}).steps(scene, Targets((), (mon,), ("mon.a",)))
     for kind in of_nodes:  # node5 has no OSDs
         with pytest.raises(FaultError, match=text):
             kinds.make(kind, {}).steps(rook.scene(), Targets(("node5",), (GATEWAY,), ("node5",)))

@@ -27,6 +27,8 @@ from cbt_plugins.journal import json_lines
 CONSENT, OWN, CLIENT = "CBT_PLUGINS_KUBERNETES", "own", "client1"
 PROJECT = Path(__file__).parents[2]
 NAMESPACE, TOOLS, OPERATOR, STORE = "rook-ceph", "deploy/rook-ceph-tools", "rook-ceph-operator", "my-store"
+#: the pool of objects
+POOL = f"{STORE}.rgw.buckets.data"
 #: the nodes of the file that are the pods of the OSDs
 OSDS = [f"osd-{osd}" for osd in range(4)]
 #: seconds: the operator of Rook makes the cluster anew in one loop
@@ -71,6 +73,8 @@ def state() -> Dict[str, Any]:
         "cordoned": [node["metadata"]["name"] for node in objects("nodes") if node["spec"].get("unschedulable")],
         "osds": {osd["osd"]: (osd["up"], osd["in"]) for osd in ceph("osd", "dump")["osds"]},
         "flags": ceph("osd", "dump")["flags_set"],
+        "ratios": [ceph("osd", "dump")[f"{level}_ratio"] for level in ("nearfull", "backfillfull", "full")],
+        "repairs": [osd["num_shards_repaired"] for osd in ceph("pg", "dump", "osds")["osd_stats"]],
         "mons": sorted(ceph("quorum_status")["quorum_names"]),
         "mgrs": sorted([managers["active_name"], *(standby["name"] for standby in managers["standbys"])]),
         "pgs": sorted(state["state_name"] for state in ceph("status")["pgmap"]["pgs_by_state"]),
@@ -201,8 +205,13 @@ def test_a_scorecard_of_failures(init_folder: Path, tmp_path: Path) -> None:
     assert wait_until_at_rest() == before
 
 
+def osds_of_map() -> List[Dict[str, Any]]:
+    osds: List[Dict[str, Any]] = ceph("osd", "dump")["osds"]
+    return osds
+
+
 def is_down(osd: int) -> bool:
-    return any(each["osd"] == osd and not each["up"] for each in ceph("osd", "dump")["osds"])
+    return any(each["osd"] == osd and not each["up"] for each in osds_of_map())
 
 
 def replicas(name: str) -> int:
@@ -242,17 +251,70 @@ def pod_deletion() -> Tuple[Dict[str, Any], Callable[[], bool]]:
     return {"kind": "delete_pod", "osds": [2]}, lambda: before.isdisjoint(uid_of_osd(2) or before)
 
 
+def mgr_failover() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    fault, in_force = mgr_stop()
+    return {**fault, "kind": "failover"}, in_force
+
+
+def osd_out() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    return {"kind": "out", "osds": [1]}, lambda: any(each["osd"] == 1 and not each["in"] for each in osds_of_map())
+
+
+def osd_mark() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    gone = {"osd": 1, "up": 0, "in": 0}
+    return {"kind": "mark", "osds": [1]}, lambda: any(gone.items() <= each.items() for each in osds_of_map())
+
+
+def osd_fill() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    fault = {"kind": "fill", "osds": [1], "options": {"level": "nearfull"}}
+    return fault, lambda: "OSD_NEARFULL" in ceph("health")["checks"]
+
+
+def osd_read_errors() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    """Return the fault on the first OSD that serves reads of the pool of objects, which `read` makes."""
+    (osd, *_) = (pg["acting_primary"] for pg in ceph("pg", "ls-by-pool", POOL)["pg_stats"])
+    option = "bluestore_debug_random_read_err"
+    fault = {"kind": "read_errors", "osds": [osd], "options": {"share": "20%"}}
+    return fault, lambda: float(ceph("tell", f"osd.{osd}", "config", "get", option)[option]) > 0
+
+
 FAULTS: Dict[str, Callable[[], Tuple[Dict[str, Any], Callable[[], bool]]]] = {
     "stop of an OSD": osd_stop,
     "stop of a mon": mon_stop,
     "stop of the active mgr": mgr_stop,
     "stop of an RGW": rgw_stop,
     "delete_pod": pod_deletion,
+    "failover of the active mgr": mgr_failover,
+    "out": osd_out,
+    "mark": osd_mark,
+    "fill, nearfull": osd_fill,
+    "read_errors": osd_read_errors,
 }
 
 
+@pytest.fixture
+def reads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Reads of the pool of objects, all the time, for `read_errors`."""
+    if request.node.callspec.params["name"] != "read_errors":
+        yield
+        return
+    bench = ["kubectl", "-n", NAMESPACE, "exec", "-i", TOOLS, "--", "sh", "-c"]
+    write = f"rados -p {POOL} bench 3 write -b 16384 -t 4 --no-cleanup"
+    assert subprocess.run([*bench, write], capture_output=True, timeout=300).returncode == 0
+    # until its input ends
+    loop = f"while kill -0 $r; do timeout 60 rados -p {POOL} bench 5 rand -t 1; done >/dev/null 2>&1"
+    program = f"exec 3<&0; cat <&3 >/dev/null & r=$!; {loop}"
+    with subprocess.Popen([*bench, program], stdin=subprocess.PIPE) as reading:
+        try:
+            yield
+        finally:
+            assert reading.stdin is not None
+            reading.stdin.close()
+    kubectl("exec", TOOLS, "--", "rados", "-p", POOL, "cleanup")
+
+
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_undone_after_a_kill(init_folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_fault_is_undone_after_a_kill(init_folder: Path, tmp_path: Path, reads: None, name: str) -> None:
     before = wait_until_at_rest()
     fault, in_force = FAULTS[name]()
     events = [{"at": "0s", "fault": {"label": "a", **fault}}, {"at": "1h", "undo": "a"}]

@@ -55,7 +55,7 @@ class SlowDisk(Kind):
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         metadata = {int(entry["id"]): entry for entry in scene.facts.answers["osd metadata"]}
         steps: List[Step] = []
-        for of_node in service_managers.find_services(scene, targets.daemons).values():
+        for of_node in service_managers.find_services(scene, targets.daemons, on_node=True).values():
             for service in of_node:
                 entry = metadata[int(service.name.id)]
                 disks = str(entry.get("bluestore_bdev_devices") or entry.get("devices") or "").replace(",", " ")
@@ -119,6 +119,7 @@ class ReadErrors(Kind):
 
     takes = "daemon"
     serves_on = True
+    changes_in_kubernetes = "deployment"
 
     class Options(ServiceOptions):
         """The share of reads that fail."""
