@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Tuple
 
 import pytest
 from running_lab import need_machine, need_systemd
@@ -78,6 +79,13 @@ CLUSTER: Dict[str, Any] = {
     "iterations": 1,
     "tmp_dir": "/var/tmp/cbt",
 }
+#: what apt, debootstrap, pip and the kernel say where a machine has no network, no mirror of packages or no space
+_LACKS = re.compile(
+    r"could not resolve|failure resolving|name resolution|(could not|unable to|cannot) connect|network is unreachable"
+    r"|no route to host|connection (refused|timed out|failed|reset)|failed to establish a new connection"
+    r"|failed getting release file|no mirror of debian|proxyerror|read timed out|no space left on device",
+    re.IGNORECASE,
+)
 _PROGRAMS = ("podman", "runc", "cephadm", "catatonit", "conmon", "lvcreate", "debootstrap")
 _PACKAGES = ("ceph-mgr-cephadm", "cephadm", "lvm2", "radosgw", "podman-")
 
@@ -199,14 +207,14 @@ def image(made: Image = OLD) -> Path:
             try:
                 root = RootBuilder(lambda text: None).make(made.release)
             except LabError as error:
-                pytest.skip(f"no cephadm cluster: no root folder of Ceph {made.release}: {error}")
+                end_build(f"no root folder of Ceph {made.release}: {error}")
             work, partial = Path(f"{store}.work"), Path(f"{store}.partial")
             for folder in (work, partial):
                 shutil.rmtree(folder, ignore_errors=True)
             pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(work / "pip")]
-            _run([*pip, *made.python, *made.modules])
+            run_build_step([*pip, *made.python, *made.modules])
             script = ["bash", "-c", f"set -o pipefail; {_BUILD}", str(root), str(work), str(partial), made.name]
-            _run(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES])
+            run_build_step(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES])
             if made.in_registry:
                 _push(made, partial)
             shutil.rmtree(work)
@@ -233,7 +241,7 @@ def _push(made: Image, store: Path) -> None:
         wait_for(lambda: _answers(address), "the registry", 60.0)
         target = f"docker://{made.name.replace(REGISTRY, address)}"
         push = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _PUSH]
-        _run([*push, str(store), made.name, target])
+        run_build_step([*push, str(store), made.name, target])
     finally:
         serving.terminate()
         serving.wait()
@@ -247,10 +255,19 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _run(argv: List[str]) -> None:
+def run_build_step(argv: List[str]) -> None:
+    """Run a program of the build of an image; skip or fail the test if it fails, as `end_build` does."""
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"no image of Ceph could be made: {argv[0]}: {done.stderr.strip()[-600:]}")
+        end_build(f"{argv[0]}: exit status {done.returncode}: {done.stderr.strip()}")
+
+
+def end_build(error: str) -> NoReturn:
+    """Skip the test if the machine lacks what a build needs, by the error of the build; else fail the test."""
+    text = f"no image of Ceph could be made: {error[-600:]}"
+    if _LACKS.search(error):
+        pytest.skip(text)
+    pytest.fail(text, pytrace=False)
 
 
 def shape(base: Path) -> Topology:
