@@ -1,9 +1,10 @@
 """A real cluster of Rook: `init`, a run whose load comes from a pod, and faults that are undone after a kill -9.
 
 `tests/rook` makes such a cluster, of one Kubernetes node. The tests are for this cluster only: a fault would stop the
-daemons of others.
+daemons of others. But one test only reads, and is for any cluster of Rook in the namespace rook-ceph:
 
     tests/rook -v tests/programs/test_rook_cluster.py
+    KUBECONFIG=FILE CBT_PLUGINS_KUBERNETES=1 ./run test tests/programs/test_rook_cluster.py
 """
 
 from __future__ import annotations
@@ -107,6 +108,38 @@ def init_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     wait_until_at_rest()
     yield folder
     kubectl("delete", "-f", "-", given=manifest.stdout)
+
+
+def objects_of_plugins() -> List[str]:
+    """Return the objects of Kubernetes, and the keys of Ceph, that cbt-plugins has made."""
+    kinds = "pods,daemonsets,deployments,services,serviceaccounts"
+    names = [*kubectl("get", kinds, "-o", "name").split(), *ceph("config-key", "ls")]
+    return [name for name in names if "cbt-plugins" in name]
+
+
+def test_a_cluster_of_anybody_is_only_read(tmp_path: Path) -> None:
+    """`init`, `plan --live`, and the manifest as the API server would take it."""
+    if not (os.environ.get(CONSENT) and os.environ.get("KUBECONFIG") and shutil.which("kubectl")):
+        pytest.skip(f"no cluster of Rook was read: KUBECONFIG=FILE {CONSENT}=1 names a cluster, which is not changed")
+    if subprocess.run(["kubectl", "-n", NAMESPACE, "get", "cephobjectstores"], capture_output=True).returncode:
+        pytest.skip(f"no cluster of Rook was read: this Kubernetes has no CephObjectStore in namespace {NAMESPACE}")
+    before, client = objects_of_plugins(), "no-such-node"
+    file, store = tmp_path / "my.yaml", objects("cephobjectstores")[0]["metadata"]["name"]
+    made = tool("init", "--namespace", NAMESPACE, "--object-store", store, "--clients", client, "-o", str(file))
+    assert made.returncode == 0, made.stderr
+    cluster = yaml.safe_load(file.read_text())["cluster"]
+    daemons = [pod["metadata"].get("labels", {}) for pod in objects("pods") if pod["status"]["phase"] == "Running"]
+    osds = {labels["ceph-osd-id"] for labels in daemons if labels.get("app") == "rook-ceph-osd"}
+    watched = {name.removeprefix("osd-") for name in cluster.get("watched", ())}
+    assert watched <= osds and len(osds - watched) <= len(cluster["osds"])
+    live = json.loads(tool("plan", str(file), "--live", "--format", "json").stdout)["live"]
+    nodes = {error.partition(": ")[0] for error in live["errors"]} & set(cluster["kubernetes"]["pods"])
+    assert (nodes, live["refused"]) == ({client}, []), live
+    manifest = tool("kubernetes", "manifest", str(file), "--away-from-osds")
+    assert manifest.returncode == 0, manifest.stderr
+    applied = kubectl("apply", "--dry-run=server", "-f", "-", given=manifest.stdout).splitlines()
+    assert applied and all(line.endswith("(server dry run)") for line in applied)
+    assert objects_of_plugins() == before
 
 
 def wait_until_at_rest() -> Dict[str, Any]:
