@@ -12,13 +12,14 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
 from .command import USAGE_OF_COMPARISON, CommandError, explain, help_text, say
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, print_results
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, format_of, print_results
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.configuration_differences import Scale
     from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
     from cbt_plugins.formatting.blocks import Block
+    from cbt_plugins.results.run_record import Takes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -168,12 +169,19 @@ def choice(args: argparse.Namespace) -> Choice:
 
 def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     """Read the sides and compare them. Raises Unreadable, Incomparable, ValueError, CommandError."""
+    from cbt_plugins.compare import scorecard
     from cbt_plugins.compare.table import Choice, compare
 
-    base, *contenders = read_sides(paths(args))
-    compared = compare(base, contenders, wanted, rules(args))
+    choices = [wanted]
+    if format_of(args) == HTML:
+        from cbt_plugins.report.comparison import CHOICES
+
+        choices += CHOICES
+    takes = numbers(args, scorecard.takes, *(choice.takes for choice in choices))
+    base, *contenders = read_sides(paths(args), takes)
+    compared = compare(base, contenders, wanted, rules(args, takes))
     if not compared.rows and not any(section.missing for section in compared.sections):
-        phases = dict.fromkeys(measurement.phase for run in base.runs for measurement in run.measurements)
+        phases = dict.fromkeys(phase for run in base.runs for phase, _, _ in run.keys)
         raise CommandError(f"nothing to compare: no row matches; the phases are {', '.join(phases)}")
     for pattern in getattr(args, "key", ()):
         # else other rows than those that were meant would share the chance of a false verdict
@@ -183,11 +191,19 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     return compared
 
 
-def read_sides(given: Sequence[Sequence[Path]]) -> List[Side]:
-    """Read the runs of each side, and warn of unreadable runs. Raises Unreadable, ValueError."""
+def numbers(args: argparse.Namespace, *needed: Takes) -> Takes:
+    """Return which numbers to keep of the runs: those that any of `needed` takes, and those of --scale."""
+    from cbt_plugins.compare import scaling_gains
+
+    every = (*needed, scaling_gains.takes) if args.scale else needed
+    return lambda key: any(takes(key) for takes in every)
+
+
+def read_sides(given: Sequence[Sequence[Path]], takes: Takes) -> List[Side]:
+    """Read these numbers of the runs of each side, and warn of unreadable runs. Raises Unreadable, ValueError."""
     from cbt_plugins.compare.sides import sides
 
-    all_sides = sides(given)
+    all_sides = sides(given, takes)
     for text in (text for side in all_sides for text in side.unreadable):
         say("Error", text, UNUSABLE)
     return all_sides
@@ -221,8 +237,8 @@ def _one_side(path: Path) -> CommandError:
     return CommandError(f"{path} is only one side: give another archive to compare it with{hint}")
 
 
-def rules(args: argparse.Namespace) -> Rules:
-    """Return the rules of the comparison. Raises CommandError for a text that is no share, and Unreadable."""
+def rules(args: argparse.Namespace, takes: Takes) -> Rules:
+    """Return the rules of a comparison of these numbers. Raises CommandError for no share, and Unreadable."""
     from cbt_plugins.compare.sides import former_runs
     from cbt_plugins.compare.table import Rules
 
@@ -237,7 +253,7 @@ def rules(args: argparse.Namespace) -> Rules:
         paired=args.pairs,
         scatter=dict(map(_scatter, args.scatter)),
         scale=_scale(args.scale) if args.scale else None,
-        history=tuple(former_runs(args.history)),
+        history=tuple(former_runs(args.history, takes)),
     )
 
 

@@ -50,10 +50,11 @@ def run(args: argparse.Namespace) -> int:
             limits = GateLimits((*(of_file(args.limits) if args.limits else ()), *of_texts(args.limit)))
             if not limits.limits:
                 raise CommandError("no limits: give --limit GET.p99_ms=10%, or --limits FILE")
-            base, *contenders = sides(compare.paths(args))
+            takes = compare.numbers(args, limits.takes)
+            base, *contenders = sides(compare.paths(args), takes)
             if any(are_same(base.runs, side.runs) for side in contenders):
                 raise CommandError(f"both sides are the same runs ({base.name}): there is nothing to check")
-            gated = gate(base, contenders, limits, compare.rules(args))
+            gated = gate(base, contenders, limits, compare.rules(args, takes))
     except ConfigError as e:  # each line begins with file:line:column
         raise CommandError(f"{several(len(e.errors), 'error')}; nothing was compared\n{e}") from None
     forms = {

@@ -56,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
     if args.triage or args.rebuild:
         raise CommandError("--triage and --rebuild are for a site: give -o FOLDER/")
     with compare.errors():
-        (side,) = compare.read_sides([args.archives])
-        histories = history.histories(side.runs, compare.choice(args), _budget(args), args.seed)
+        choice = compare.choice(args)
+        (side,) = compare.read_sides([args.archives], choice.takes)
+        histories = history.histories(side.runs, choice, _budget(args), args.seed)
     forms = {
         TEXT: lambda: history.blocks(histories),
         JSON: lambda: history.data(histories),

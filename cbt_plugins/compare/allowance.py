@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, Optional, Set, Tuple
+from typing import Collection, Optional, Set
 
 from cbt_plugins.metrics import METRICS, Metric, MetricSource
-
-Key = Tuple[str, str, str]  # phase, op, metric
+from cbt_plugins.results.run_record import Key
 
 
 def latencies_of_failures(keys: Collection[Key]) -> Set[Key]:

@@ -12,7 +12,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set
 
 from cbt_plugins import exit_status
 from cbt_plugins.compare import output
-from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures, names_phase
+from cbt_plugins.compare.allowance import Allowance, latencies_of_failures, names_phase
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
 from cbt_plugins.compare.table import Choice, Compared, Row, Rules, Section, compare
@@ -21,6 +21,7 @@ from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import several
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction, MetricSource
+from cbt_plugins.results.run_record import Key
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
 _RISE = re.compile(r"\s*\+\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
@@ -234,8 +235,8 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     both do. Configurations that only a contender has are held to the limits of values.
     """
     runs = [run for side in (base, *contenders) for run in side.runs]
-    measured = {(m.phase, m.op, m.metric) for run in runs for m in run.measurements}
-    limits = replace(limits, by_name=frozenset(latencies_of_failures(measured)))
+    measured_keys = {key for run in runs for key in run.keys}
+    limits = replace(limits, by_name=frozenset(latencies_of_failures(measured_keys)))
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
     missing = [warning for section in compared.sections for warning in section.missing]
@@ -269,7 +270,7 @@ def _missing_cases(compared: Compared, limits: GateLimits) -> Iterator[Compariso
     """Yield the numbers with a limit that the base has in configurations that a contender does not have."""
     for alone in compared.alone:
         if alone.side == compared.base.name:
-            for key in dict.fromkeys((m.phase, m.op, m.metric) for run in alone.runs for m in run.measurements):
+            for key in dict.fromkeys(key for run in alone.runs for key in run.keys):
                 if limits.takes(key):
                     yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
 
@@ -357,7 +358,7 @@ def _name(limit: Limit) -> str:
 
 
 def _there_is(compared: Compared) -> str:
-    keys = [(m.phase, m.op) for run in compared.base.runs for m in run.measurements]
+    keys = [key[:2] for run in compared.base.runs for key in run.keys]
     phases, ops = (", ".join(dict.fromkeys(names)) for names in zip(*keys)) if keys else ("none", "none")
     return f"the phases are {phases}; the operations are {ops}"
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.compare.allowance import Key, latencies_of_failures
+from cbt_plugins.compare.allowance import latencies_of_failures
 from cbt_plugins.compare.comparable_runs import comparable_runs
 from cbt_plugins.compare.configuration_differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
@@ -21,7 +21,7 @@ from cbt_plugins.compare.table import Wanted
 from cbt_plugins.formatting import plain, when
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.results.run_record import UNTRUSTED, RunRecord
+from cbt_plugins.results.run_record import UNTRUSTED, Key, RunRecord
 from cbt_plugins.warning_kinds import forbids_verdict
 
 #: runs below which no change of a level can be found
@@ -150,11 +150,10 @@ def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _Look
     keys: Set[Key] = set()
     takes = lru_cache(maxsize=None)(choice.takes)
     for i, run in enumerate(runs):
+        keys.update(run.keys)
         for measurement in run.measurements:
-            key = (measurement.phase, measurement.op, measurement.metric)
-            keys.add(key)
-            if takes(key):
-                values = table.setdefault(key, [None] * len(runs))
+            if takes(measurement.key):
+                values = table.setdefault(measurement.key, [None] * len(runs))
                 values[i] = measurement.value if run.usable else None
     level = {
         key: values

@@ -132,9 +132,7 @@ def _place(row: Row, section: Section) -> str:
 
 
 def _phases(section: Section) -> Iterator[str]:
-    yield from dict.fromkeys(
-        measurement.phase for measurement in section.base[0].measurements if STATE not in measurement.phase
-    )
+    yield from dict.fromkeys(phase for phase, _, _ in section.base[0].keys if STATE not in phase)
 
 
 def _role(section: Section, phase: str) -> Optional[str]:

@@ -11,6 +11,7 @@ from cbt_plugins.compare.configuration_differences import Scale
 from cbt_plugins.compare.table import Section
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.models.closed_loop import efficiency, relative_change
+from cbt_plugins.results.run_record import Key
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,18 @@ class Gain:
     predicted: Optional[float]
 
 
+def takes(key: Key) -> bool:
+    """Return whether the gains need a number."""
+    return key[2] in ("obj_per_s", "mean_ms")
+
+
 def gains(section: Section, scale: Scale) -> Iterator[Gain]:
     """Yield the gain of every throughput.
 
     In a closed loop with the same workers throughput x mean latency is constant (Little), so that a gain g of all
     operations predicts a latency of 1 / (1 + g). A latency far from that had another number of workers than it says.
     """
-    pairs = dict.fromkeys((m.phase, m.op) for m in section.base[0].measurements if m.metric == "obj_per_s")
+    pairs = dict.fromkeys((phase, op) for phase, op, metric in section.base[0].keys if metric == "obj_per_s")
     rows = {(row.phase, row.op) for row in section.rows}
     for phase, op in pairs:
         alone = op == TOTAL or sum(pair[0] == phase for pair in pairs) == 1

@@ -12,7 +12,7 @@ from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting import NONE, success
 from cbt_plugins.formatting.blocks import Block, Heading, TableGrid
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL
-from cbt_plugins.results.run_record import Measurement
+from cbt_plugins.results.run_record import Key, Measurement
 
 #: operation and metric of each column
 COLUMNS = (
@@ -38,6 +38,11 @@ def _cell(column: Tuple[str, str], level: Optional[Estimate]) -> str:
     if level.low is None or level.high is None:
         return success(level.value)
     return f"{success(level.value)} ±{100 * max(level.high - level.value, level.value - level.low):.3f}"
+
+
+def takes(key: Key) -> bool:
+    """Return whether a scorecard may need a number."""
+    return key[1:] in COLUMNS
 
 
 def failures_of(sides: Sequence[Side]) -> List[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -26,7 +27,7 @@ from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.metrics import METRICS, MetricSource
 from cbt_plugins.results.record_reader import each_record
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
+from cbt_plugins.results.run_record import UNREADABLE, Key, ResultWarning, RunRecord, Takes
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
 
 
@@ -141,20 +142,26 @@ def titles(case_runs: Sequence[Runs]) -> Iterator[str]:
         yield ", ".join(f"{key}={text(config.get(key))}" for key in chosen)
 
 
-def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
+def _everything(_key: Key) -> bool:
+    return True
+
+
+def sides(paths: Sequence[Sequence[Path]], takes: Takes = _everything) -> List[Side]:
     """Return one side for each list of paths. Raises Unreadable, and ValueError when a run comes twice.
 
-    Two sides may be the same runs: everybody tries that first.
+    Two sides may be the same runs: everybody tries that first. `takes`: the numbers that are compared.
     """
-    return sides_of([_read(side_paths) for side_paths in paths], paths)
+    return sides_of([_read(side_paths, takes) for side_paths in paths], paths)
 
 
-def _read(paths: Sequence[Path]) -> List[RunRecord]:
+def _read(paths: Sequence[Path], takes: Takes) -> List[RunRecord]:
     """Return the records of one side.
 
     Only the series of one run are compared: of runs that have one configuration the series are dropped, because the
-    series of a long run take more memory than all its numbers.
+    series of a long run take more memory than all its numbers. Of these runs only the numbers that `takes` takes are
+    kept, because a run with many failures has more numbers than a comparison reads.
     """
+    keep = _Keeper(takes)
     records: List[RunRecord] = []
     places: List[int] = []  # of the first record of each configuration
     for record in (record for path in paths for record in each_record(path)):
@@ -163,14 +170,31 @@ def _read(paths: Sequence[Path]) -> List[RunRecord]:
             places.append(len(records))
             records.append(record)
         else:
-            records[places[group]] = without_series(records[places[group]])
-            records.append(without_series(record))
+            records[places[group]] = keep.numbers_of(records[places[group]])
+            records.append(keep.numbers_of(record))
     return records
 
 
-def former_runs(paths: Sequence[Path]) -> List[RunRecord]:
+def former_runs(paths: Sequence[Path], takes: Takes = _everything) -> List[RunRecord]:
     """Return runs that only show by how much repeated runs differ: their numbers, and no series. Raises Unreadable."""
-    return [_numbers_of(run) for path in paths for run in each_record(path)]
+    keep = _Keeper(takes)
+    return [keep.numbers_of(_numbers_of(run)) for path in paths for run in each_record(path)]
+
+
+class _Keeper:
+    """Keeps of runs only what is compared; equal keys of different runs are one object."""
+
+    def __init__(self, takes: Takes) -> None:
+        self._takes = lru_cache(maxsize=None)(takes)
+        self._keys: Dict[Key, Key] = {}
+
+    def numbers_of(self, run: RunRecord) -> RunRecord:
+        """Return the run without series, and with the numbers that are compared."""
+        if run.all_keys is not None:
+            return run
+        run = without_series(run)
+        kept = tuple(measurement for measurement in run.measurements if self._takes(measurement.key))
+        return replace(run, measurements=kept, all_keys=tuple(self._keys.setdefault(key, key) for key in run.keys))
 
 
 def _numbers_of(run: RunRecord) -> RunRecord:
@@ -229,7 +253,7 @@ def are_same(base: Runs, new: Runs) -> bool:
 
 def _unreadable(run: RunRecord) -> Sequence[str]:
     """Return the reason why a run cannot be read; [] when it can."""
-    return [warning.text for warning in run.warnings if warning.code == UNREADABLE and not run.measurements]
+    return [warning.text for warning in run.warnings if warning.code == UNREADABLE and not run.keys]
 
 
 def _identity(run: RunRecord) -> Tuple[str, str]:

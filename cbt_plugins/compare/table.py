@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 
 import numpy as np
 
-from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures, names_phase
+from cbt_plugins.compare.allowance import Allowance, latencies_of_failures, names_phase
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
 from cbt_plugins.compare.sides import (
@@ -36,7 +36,7 @@ from cbt_plugins.compare.statistics.runs import Times
 from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
 from cbt_plugins.metrics import ALPHA, METRICS, TOTAL, Direction, Metric
-from cbt_plugins.results.run_record import STATE, Measurement
+from cbt_plugins.results.run_record import STATE, Key, Measurement
 
 
 class Wanted(Protocol):
@@ -299,14 +299,17 @@ def _as_expected(metric: str, values: Values) -> bool:
     return expected is not None and all(measurement is None or measurement.value == expected for measurement in values)
 
 
-Values = List[Optional[Measurement]]  # one for each run
+Values = List[Optional[Measurement]]  # one for each run; [] if no run has the measurement
 
 
 def _by_key(runs: Runs) -> Dict[Key, Values]:
     table: Dict[Key, Values] = {}
     for i, run in enumerate(runs):
+        for key in run.keys:
+            table.setdefault(key, [])
         for measurement in run.measurements:
-            values = table.setdefault((measurement.phase, measurement.op, measurement.metric), [None] * len(runs))
+            values = table[measurement.key]
+            values += [None] * (len(runs) - len(values))
             values[i] = measurement if measurement.value is not None and isfinite(measurement.value) else None
     return table
 

@@ -22,6 +22,9 @@ from cbt_plugins.results.result_file import reading
 from cbt_plugins.results.run_record import STATE, Measurement, RunRecord, whole_bins
 from cbt_plugins.results.summary_file import summary_of
 
+_CPU_TIME = Choice(metrics=("cpu_ms_per_op",))
+#: rows that the page has in tables of their own
+CHOICES = (releases_table.CHOICE, _CPU_TIME)
 #: half the width of the picture of an interval, in its own units
 _HALF = 60
 #: the order in which verdicts are told
@@ -163,7 +166,7 @@ def _grids(blocks: Iterable[Block]) -> List[Dict[str, Any]]:
 
 def _cpu_time(compared: Compared) -> List[Tuple[str, Sequence[Tuple[str, ...]]]]:
     """Return the rows of CPU time for each operation of every contender and configuration, judged by themselves."""
-    cpu_comparison = compare(compared.base, compared.contenders, Choice(metrics=("cpu_ms_per_op",)), compared.rules)
+    cpu_comparison = compare(compared.base, compared.contenders, _CPU_TIME, compared.rules)
     several = len(cpu_comparison.contenders) > 1
     return [
         (

@@ -24,7 +24,7 @@ from cbt_plugins.journal import MOST, lines_of, write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.run_record import UNREADABLE, Measurement, ResultWarning, RunRecord
+from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
 from cbt_plugins.results.summary_file import FILE as SUMMARY
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
 from cbt_plugins.warning_kinds import forbids_verdict
@@ -40,9 +40,6 @@ _FEW = 40
 _MOST_WORKERS = 2
 
 _Read = TypeVar("_Read")
-Key = Tuple[str, str, str]
-#: phase, operation and metric -> whether it is wanted
-Takes = Callable[[Key], bool]
 #: what a run leaves as plain values, one for each of its records
 _Plain = Dict[str, Any]
 _ABOUT = ("name", "kind", "usable", "label", "started", "run_id")

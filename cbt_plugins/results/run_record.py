@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import NAMES
 from cbt_plugins.metrics import CLUSTER, DURING_FAILURES, TOTAL, MetricSource, from_source, number_at, read
@@ -20,6 +20,10 @@ _STATE = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "p999_ms", "m
 
 #: fewer complete bins make no series: the window cuts off too much of it
 _FEWEST = 10
+#: phase, operation and metric
+Key = Tuple[str, str, str]
+#: phase, operation and metric -> whether it is wanted
+Takes = Callable[[Key], bool]
 #: op -> metric -> one value for each bin
 Series = Mapping[str, Mapping[str, List[float]]]
 
@@ -43,6 +47,10 @@ class Measurement:
     bin: float = 0.0  # width of the bin of a histogram that the value is in; 0: exact
     #: of a failure of a scorecard: the value of each repetition; `value` is their median
     repeats: Optional[Tuple[float, ...]] = None
+
+    @property
+    def key(self) -> Key:
+        return self.phase, self.op, self.metric
 
 
 #: code of the warning about what cannot be read; a record without numbers has only this one
@@ -106,6 +114,15 @@ class RunRecord:
     failure: Optional[Mapping[str, Any]] = None
     #: of a run whose series were dropped: the warnings about them
     series_warnings: Tuple[ResultWarning, ...] = ()
+    #: of a run of which only some measurements were kept: the keys of all
+    all_keys: Optional[Tuple[Key, ...]] = None
+
+    @property
+    def keys(self) -> Tuple[Key, ...]:
+        """Return the keys of all measurements of the run, in their order, also of those that were not kept."""
+        if self.all_keys is not None:
+            return self.all_keys
+        return tuple(measurement.key for measurement in self.measurements)
 
 
 def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
