@@ -17,7 +17,8 @@ def context(**parts: Any) -> RunContext:
     """Return a context of the parts that a test gives; all others are None, and journal and events write nothing."""
     unwritten = SimpleNamespace(write=lambda event, **facts: None)
     journals = {"journal": unwritten, "events": unwritten}
-    given = {**dict.fromkeys(RunContext.__dataclass_fields__), "run_id": "r1", **journals, **parts}
+    empty = {**dict.fromkeys(RunContext.__dataclass_fields__), "ladder_steps": {}}
+    given = {**empty, "run_id": "r1", **journals, **parts}
     return RunContext(**cast(Any, given))
 
 

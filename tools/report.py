@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nic", type=_link, metavar="SPEED",
         help="speed of each node's interface, such as 25Gbit, for the network ceiling",
     )
+    # the steps of a ladder of which the run needs the numbers
+    parser.add_argument("--phase", action="append", dest="phases", help=argparse.SUPPRESS)
     names = {"--json": "--format json -o FILE", "--html": "--format html -o FILE", "--text": "--format text"}
     add_renamed(parser, {**names, "--figures": "--plots DIR"})
 
@@ -92,7 +94,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
                 pass
         try:
             with reading(path):
-                summary = summarize(path)
+                summary = summarize(path, args.phases)
                 network = _ceilings(path, summary, args)
                 shown = _shown(printer.content, summary, path, network)
         except Unreadable as e:

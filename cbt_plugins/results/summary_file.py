@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.checksums import check_sums, sum_of_sums
@@ -127,12 +127,13 @@ def summary_of(path: Path) -> Dict[str, Any]:
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
 
 
-def summarize(path: Path) -> Dict[str, Any]:
-    """Return the summary of a run directory, made now and checked. Raises Unreadable; ImportError."""
+def summarize(path: Path, names: Optional[Collection[str]] = None) -> Dict[str, Any]:
+    """Return the summary of a run directory, or of these phases, made now and checked. Raises Unreadable; ImportError.
+    """
     from cbt_plugins.results.summary_numbers import numbers_of  # needs numpy
 
     with reading(path):
-        summary = {"version": VERSION, **numbers_of(path)}
+        summary = {"version": VERSION, **numbers_of(path, names=names)}
         check(summary)
     return summary
 

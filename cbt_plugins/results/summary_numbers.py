@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.checksums import ADDED, in_read_folder
 from cbt_plugins.formatting import several
@@ -34,14 +34,18 @@ from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
 
 def numbers_of(
-    path: Path, running: Optional[of_phase.PhaseAggregates] = None, going_on: bool = False
+    path: Path,
+    running: Optional[of_phase.PhaseAggregates] = None,
+    going_on: bool = False,
+    names: Optional[Collection[str]] = None,
 ) -> Dict[str, Any]:
     """Return the summary of a run directory without its version, complete or not.
 
-    With `running`, the phase under way is its last phase; nothing is compared with it. `going_on` as of read_run.
-    Raises Unreadable for another format of archive.
+    With `running`, the phase under way is its last phase; nothing is compared with it. `going_on` as of read_run. With
+    `names`, only these phases are read. Raises Unreadable for another format of archive.
     """
     run = read_run(path, going_on)
+    run.phases = [phase for phase in run.phases if names is None or phase.name in names]
     warnings = list(_run_warnings(run))
     ended = len(run.phases)
     run.phases += [running.phase] if running else []
@@ -73,12 +77,7 @@ def numbers_of(
     ladder_lines = ladders(run, phases[:ended])
     warnings = list(_graded(run, warnings, ladder_lines))
     return {
-        "run": {
-            "name": run.name,
-            "run_id": run.manifest.get("run_id") or (run.complete or {}).get("run_id"),
-            "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
-            "complete": run.complete is not None,
-        },
+        "run": _about(run),
         "usable": not any(warning["severity"] == Severity.INVALID.value for warning in warnings),
         "warnings": warnings,
         "phases": phases,
@@ -91,6 +90,15 @@ def numbers_of(
         "resources": used,
         "perf_counters": inside,
         "environment": environment(run),
+    }
+
+
+def _about(run: ArchivedRun) -> Dict[str, Any]:
+    return {
+        "name": run.name,
+        "run_id": run.manifest.get("run_id") or (run.complete or {}).get("run_id"),
+        "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
+        "complete": run.complete is not None,
     }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List
+from dataclasses import dataclass, field
+from typing import Dict, List
 
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import Ceph
@@ -13,6 +13,7 @@ from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.faults import Injector
 from cbt_plugins.inventory import ROLES, head_of, nodes_of
 from cbt_plugins.journal import Journal
+from cbt_plugins.models.ladder_search import LadderStep
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.run_archive import RunArchive
 
@@ -34,6 +35,8 @@ class RunContext:
     events: Journal  # what happened when, for results and people
     injector: Injector
     watch: ClusterWatch  # the state of the cluster, from the begin of the invocation to its end
+    #: by phase: steps of ladders, so that the files of a step are read once
+    ladder_steps: Dict[str, LadderStep] = field(default_factory=dict)
 
     def has_data(self) -> bool:
         """Return whether a phase has begun: what the run has made for itself may hold the data of hours then."""

@@ -17,7 +17,7 @@ from cbt_plugins.models.ladder_search import answer_of_ladder, load_text, next_l
 from cbt_plugins.plan import CALIBRATE, Ladder, Phase
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.fill_goal import reached_before
-from cbt_plugins.run.reporting import numbers_so_far
+from cbt_plugins.run.reporting import numbers_of_phases
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +68,16 @@ def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:
     names = [p.name for p in run.plan.phases[: index - 1] if p.ladder and p.ladder.name == ladder.name]
     if not names:
         return next_load(ladder, ())
-    summary = numbers_so_far(run.archive.folder)
-    lines = {line["name"]: line for line in summary["phases"]}
-    steps = []
+    loads: Dict[str, float] = {}
     for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
         record = run.archive.finished(i, earlier.name) if earlier.name in names else None
-        if record and earlier.name in lines:
-            load = record["asked"]["rate"] or record["asked"]["workers"]
-            steps.append(step_result(ladder, load, summary, lines[earlier.name]))
+        if record:
+            loads[earlier.name] = record["asked"]["rate"] or record["asked"]["workers"]
+    unread = [name for name in loads if name not in run.ladder_steps]
+    summary = numbers_of_phases(run.archive.folder, unread) if unread else {"phases": ()}
+    for line in summary["phases"]:
+        run.ladder_steps[line["name"]] = step_result(ladder, loads[line["name"]], summary, line)
+    steps = [run.ladder_steps[name] for name in loads if name in run.ladder_steps]
     log.info("%s: %s", ladder.name, answer_of_ladder(ladder, steps).text)
     return next_load(ladder, steps)
 

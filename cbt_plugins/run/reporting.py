@@ -1,4 +1,4 @@
-"""What a run lets `cbt-tools report` make: its summary and its page at the end, and the numbers so far."""
+"""What a run lets `cbt-tools report` make: its summary and its page at the end, and the numbers of phases."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.checksums import END, PAGE
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.programs import own_environment, own_tool
 
-#: seconds for the numbers of the phases so far, for which a ladder waits between two steps
+#: seconds for the numbers of phases, for which a ladder waits between two steps
 NUMBERS_LIMIT = 1800.0
 
 log = logging.getLogger(__name__)
@@ -28,19 +28,20 @@ def run_report(folder: Path, *words: str, **options: Any) -> subprocess.Complete
     return subprocess.run(line, env=own_environment(), check=False, text=True, **options)
 
 
-def numbers_so_far(folder: Path) -> Dict[str, Any]:
-    """Return the summary of the phases that have ended. Raises RunFailed when there is none."""
+def numbers_of_phases(folder: Path, names: Sequence[str]) -> Dict[str, Any]:
+    """Return the summary of these phases, which have ended. Raises RunFailed when there is none."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "summary.json"
+        words = [f"--phase={name}" for name in names]
         pipes: Dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         try:
-            done = run_report(folder, "--format", "json", "-o", str(path), timeout=NUMBERS_LIMIT, **pipes)
+            done = run_report(folder, *words, "--format", "json", "-o", str(path), timeout=NUMBERS_LIMIT, **pipes)
         except subprocess.TimeoutExpired:
-            raise RunFailed(f"the results of the phases so far were not ready within {NUMBERS_LIMIT:g} s") from None
+            raise RunFailed(f"the results of {', '.join(names)} were not ready within {NUMBERS_LIMIT:g} s") from None
         try:
             summary: Dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError):
-            raise RunFailed(f"no results of the phases so far: {done.stderr.strip()[-500:]}") from None
+            raise RunFailed(f"no results of {', '.join(names)}: {done.stderr.strip()[-500:]}") from None
         return summary
 
 

@@ -145,6 +145,29 @@ def test_the_next_step_follows_from_the_numbers_of_the_archive(tmp_path: Path) -
     assert start_of(run, 3, phases[2]).rate == 141.4
 
 
+def test_a_run_reads_each_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All phases again for each step would take longer and longer."""
+    directory, phases = half_way(tmp_path)
+    plan = Plan("warp", S3(("http://rgw1:7480",)), (), (), phases)
+    archive, read = RunArchive(directory), []
+
+    def counted(folder: Path, *words: str, **options: Any) -> Any:
+        done = run_report(folder, *words, **options)
+        read.append([line["name"] for line in json.loads(Path(words[-1]).read_text())["phases"]])
+        return done
+
+    run_report = reporting.run_report
+    monkeypatch.setattr(reporting, "run_report", counted)
+    run, resumed = (context(plan=plan, archive=archive, journal=SimpleNamespace(since=lambda _: [])) for _ in range(2))
+    assert start_of(run, 2, phases[1]).rate == 200.0
+    assert start_of(resumed, 3, phases[2]).rate == 141.4
+    assert read == [["find-step-1"], ["find-step-1", "find-step-2"]]
+    for path in directory.glob("phases/01-*/rows/*"):
+        path.unlink()
+    assert [start_of(run, 3, phases[2]).rate for _ in range(2)] == [141.4, 141.4]
+    assert read[2:] == [["find-step-2"]]
+
+
 def test_what_the_report_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, _ = half_way(tmp_path)
     assert main(["report", str(directory)]) == 4  # it is not complete
@@ -255,5 +278,5 @@ def test_errors_of_an_objective(tmp_path: Path, objective: str, said: str) -> No
 def test_numbers_that_do_not_come_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory, _ = half_way(tmp_path)
     monkeypatch.setattr(reporting, "NUMBERS_LIMIT", 0.01)
-    with pytest.raises(RunFailed, match="phases so far were not ready within 0"):
-        reporting.numbers_so_far(directory)
+    with pytest.raises(RunFailed, match="the results of find-step-2 were not ready within 0"):
+        reporting.numbers_of_phases(directory, ["find-step-2"])
