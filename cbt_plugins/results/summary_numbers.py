@@ -62,7 +62,7 @@ def numbers_of(
         if broken or upgraded:
             kept.append(aggregates)
             if not is_running:
-                aggregates.drop_histograms()
+                aggregates.drop_jobs()
     failed = failure(run, kept, samples) if broken else None
     warnings.extend(impact_warnings(failed))
     run_upgrades = upgrade.upgrades(run, kept, samples)
@@ -140,7 +140,7 @@ def phase_line(
         "mix": of_phase.mix_numbers(aggregates),
         "littles_law": littles_law.littles_law(aggregates),
         "in_flight": littles_law.in_flight_at_borders(aggregates),
-        "in_flight_at_end": littles_law.in_flight_at_end(aggregates),
+        "in_flight_at_end": aggregates.in_flight_at_end,
         "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if aggregates.ops else None,
         "drivers": of_phase.by_driver(aggregates),
         "endpoints": of_phase.by_endpoint(aggregates),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import archive_builder
 import pytest
 from aggregates_writer import NS, Request
 from impact_phases import FAULT, T0, load, phase, recovery, usual
 
 from cbt_plugins.formatting.formats.terminal import Terminal
+from cbt_plugins.results import summary_numbers
 from cbt_plugins.results.archive import ArchivedLoop, ArchivedRun
 from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
-from cbt_plugins.results.recovery.impact import blocks, breaks, impact, timeline
+from cbt_plugins.results.recovery.impact import blocks, breaks, failure, impact, timeline
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 
 def by_state(made: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
@@ -105,6 +108,28 @@ def test_requests_that_were_lost(tmp_path: Path) -> None:
     made = impact([phase(tmp_path, [*load(0, 98, 0.1, 0.01), *cut], cut=True, ended=T0 + 100.0)], recovery(FAULT))
     assert made["phases"][0]["lost"] == {"unfinished": 1, "oldest_seconds": 1.0, "cut": 4, "unstarted": 0}
     assert any("1 unfinished, 4 cut, 0 unstarted" in line for line in Terminal().text(list(blocks(made))).splitlines())
+
+
+def test_a_failure_needs_no_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all phases of a long run by many drivers would take gigabytes."""
+    lost = phase(tmp_path / "lost", load(0, 98, 0.1, 0.01), cut=True, ended=T0 + 100.0)
+    made = impact([lost], recovery(FAULT))
+    lost.drop_jobs()
+    assert impact([lost], recovery(FAULT)) == made and made["phases"][0]["lost"]["unfinished"] == 1
+    kept: List[PhaseAggregates] = []
+
+    def failure_of(run: ArchivedRun, phases: Sequence[PhaseAggregates], samples: Samples) -> Dict[str, Any]:
+        kept.extend(phases)
+        return failure(run, phases, samples)
+
+    monkeypatch.setattr(summary_numbers, "failure", failure_of)
+    run = archive_builder.small(tmp_path)
+    fault = {"t": archive_builder.T0 + 3.0, "event": "fault-inject-begin", "label": "a", "kind": "stop"}
+    (run / "events.jsonl").write_text(json.dumps(fault) + "\n")
+    summary = summary_numbers.numbers_of(run)
+    assert [line["phase"] for line in summary["failure"]["impact"]["phases"]] == ["new", "aged"]
+    assert [len(aggregates.jobs) for aggregates in kept] == [0, 0]
+    assert not any(of.latency.has_buckets for aggregates in kept for of in aggregates.ops.values())
 
 
 def test_a_phase_without_failure_is_the_baseline(tmp_path: Path) -> None:

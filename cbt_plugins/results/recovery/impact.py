@@ -97,7 +97,7 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
     aggregates = part.aggregates
     seconds, at = aggregates.all_ops.longest_gap()
     state = next((s.state for s in phase_stretches if s.start <= at < s.end), phase_stretches[-1].state)
-    left = littles_law.in_flight_at_end(aggregates)
+    left = aggregates.in_flight_at_end
     cut = sum(of.cut + of.cut_outside for of in aggregates.ops.values())
     return {
         "phase": aggregates.phase.name,

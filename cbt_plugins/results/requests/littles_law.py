@@ -87,23 +87,6 @@ def in_flight_at_borders(aggregates: PhaseAggregates) -> Optional[Dict[str, int]
     return {"start": sum(start for start, _ in crossing), "end": sum(end for _, end in crossing)}
 
 
-def in_flight_at_end(aggregates: PhaseAggregates) -> Dict[str, Any]:
-    """Return requests of cut jobs that have no row, because the job was stopped before they ended.
-
-    A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
-    has been silent. `oldest` is thus a lower bound of the longest latency. cbt-load gives every request a row.
-    """
-    ages: List[float] = []
-    for job in aggregates.phase.jobs:
-        job_aggregates = aggregates.jobs.get(job.id)
-        if not job.cut or job_aggregates is None or job.rate_limit > 0 or job.cbt_load:
-            continue
-        border = job.ended if job.ended is not None else aggregates.grid.end
-        ages += [border - end / 1e9 for end in job_aggregates.last_end.values()]
-    ages = [age for age in ages if age > 0]
-    return {"requests": len(ages), "oldest_seconds": round(max(ages), 3) if ages else None}
-
-
 def open_loop_rate(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return the requests/s of driver open loops together; all null in a closed loop.
 

@@ -39,6 +39,7 @@ class PhaseAggregates:
     def __post_init__(self) -> None:
         self.ops = self._merge_jobs()
         self.all_ops: Seconds = self.timeline.all_ops()
+        self.in_flight_at_end = self._in_flight_at_end()
 
     def _merge_jobs(self) -> Dict[str, OpAggregates]:
         """Return the aggregates of each operation, of the jobs of all clients together."""
@@ -48,15 +49,31 @@ class PhaseAggregates:
                 merged.setdefault(op, OpAggregates()).merge(op_aggregates)
         return {op: merged[op] for op in sorted(merged, key=op_order)}
 
+    def _in_flight_at_end(self) -> Dict[str, Any]:
+        """Return requests of cut jobs that have no row, because the job was stopped before they ended.
+
+        A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
+        has been silent. `oldest` is thus a lower bound of the longest latency. cbt-load gives every request a row.
+        """
+        ages: List[float] = []
+        for job in self.phase.jobs:
+            job_aggregates = self.jobs.get(job.id)
+            if not job.cut or job_aggregates is None or job.rate_limit > 0 or job.cbt_load:
+                continue
+            border = job.ended if job.ended is not None else self.grid.end
+            ages += [border - end / 1e9 for end in job_aggregates.last_end.values()]
+        ages = [age for age in ages if age > 0]
+        return {"requests": len(ages), "oldest_seconds": round(max(ages), 3) if ages else None}
+
     @property
     def length(self) -> float:
         """Seconds of the window."""
         return self.grid.length
 
-    def drop_histograms(self) -> None:
-        """Keep what failures and upgrades ask for, which is no latency of the whole phase."""
-        of_jobs = (of for job in self.jobs.values() for of in (*job.ops.values(), *job.sizes.values()))
-        for of in (*self.ops.values(), *of_jobs):
+    def drop_jobs(self) -> None:
+        """Keep what failures and upgrades need: neither the jobs nor the latencies of the whole phase."""
+        self.jobs.clear()  # those that have read them hold the same dict
+        for of in self.ops.values():
             for histogram in (of.latency, of.ttfb, of.failed):
                 histogram.drop_buckets()
 
