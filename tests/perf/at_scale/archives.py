@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 from inputs import long_runs
 from inputs.clusters import RECORDED
-from inputs.long_runs import T0
+from inputs.long_runs import FIVE, T0, Clients
 from report import question
 
 from cbt_plugins import checksums
@@ -56,9 +56,13 @@ def end_run(run: Path, seconds: float) -> None:
 
 
 def write_files(
-    archive: Path, hours: float, of_cluster: Callable[[Line], Line] = lambda line: line, phase: int = PHASE
+    archive: Path,
+    hours: float,
+    of_cluster: Callable[[Line], Line] = lambda line: line,
+    phase: int = PHASE,
+    clients: Clients = FIVE,
 ) -> Path:
-    """Write all files of such a run but its end, with phases of so many seconds.
+    """Write all files of such a run but its end, with phases of so many seconds, by these clients.
 
     `of_cluster` returns a recorded sample as another cluster has it.
     """
@@ -70,11 +74,12 @@ def write_files(
     frames = long_runs.frames_of(BLOCK)
     for index, name in enumerate(names, 1):
         folder, end = run / "phases" / f"{index:02}-{name}", T0 + index * phase
-        long_runs.write_phase(folder, name, (end - phase, end), BLOCK, frames)
-        long_runs.write_heartbeats(folder, range(end - phase, end, 10))
+        long_runs.write_phase(folder, name, (end - phase, end), BLOCK, frames, clients)
+        long_runs.write_heartbeats(folder, range(end - phase, end, 10), clients)
     length = len(names) * phase
     failures = max(1, round(hours * FAILURES_PER_HOUR))
-    begins = [T0 + 600 + number * (length - 600) // failures for number in range(failures)]
+    first = min(600, phase // 2)
+    begins = [T0 + first + number * (length - first) // failures for number in range(failures)]
     events = [event for number, t in enumerate(begins) for event in _events(t, f"failure-{number}")]
     events += [{"t": T0 + 3600 * n, "event": "mark", "name": f"hour {n}"} for n in range(int(hours))]
     _write_lines(run / "events.jsonl", sorted(events, key=lambda event: float(event["t"])))
