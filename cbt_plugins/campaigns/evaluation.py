@@ -270,7 +270,7 @@ def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:
     A campaign begun by older rules has no row for these numbers and for percentiles of failures: its family of rows
     must not grow.
     """
-    keys = {(m.phase, m.op, m.metric) for run in (*section.base, *section.new) for m in run.measurements}
+    keys = {key for run in (*section.base, *section.new) for key in run.keys}
     of_failures = {key for key in keys if METRICS[key[2]].source is not MetricSource.OPERATION}
     additive = {key for key in of_failures if METRICS[key[2]].additive}
     if schedule.decision_rules == BY_RATIOS:
@@ -336,7 +336,7 @@ class _Cells:
 
     def _values(self, run: RunRecord) -> Iterator[float]:
         for measurement in run.measurements:
-            if (measurement.phase, measurement.op, measurement.metric) == self._key and measurement.value is not None:
+            if measurement.key == self._key and measurement.value is not None:
                 yield measurement.value
 
     def _of(self, arm: str) -> Runs:
@@ -394,7 +394,7 @@ def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tupl
                 m.value
                 for run in section.base
                 for m in run.measurements
-                if (m.phase, m.op, m.metric) == key and m.value is not None and (m.value or additive)
+                if m.key == key and m.value is not None and (m.value or additive)
             ]
             for section in sections
         ]

@@ -103,9 +103,7 @@ class Trial:
     def values(self) -> Dict[Tuple[str, str, str], float]:
         """Return the numbers of the first run: (phase, operation, metric) -> value; {} of a trial that failed."""
         runs = (record.measurements for record in self.records[:1])
-        return {
-            (m.phase, m.op, m.metric): m.value for measurements in runs for m in measurements if m.value is not None
-        }
+        return {m.key: m.value for measurements in runs for m in measurements if m.value is not None}
 
 
 def finished(folder: Path) -> Optional[Trial]:

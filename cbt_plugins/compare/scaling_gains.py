@@ -62,6 +62,6 @@ def _median_of(runs: Runs, phase: str, op: str, metric: str) -> Optional[float]:
         m.value
         for run in runs
         for m in run.measurements
-        if (m.phase, m.op, m.metric) == (phase, op, metric) and m.value is not None
+        if m.key == (phase, op, metric) and m.value is not None
     ]
     return median(values) if values else None

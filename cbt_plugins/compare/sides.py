@@ -327,7 +327,7 @@ def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:
     return tuple(
         run
         for run in runs
-        if any((m.phase, m.op, m.metric) == key and m.value is None for m in run.measurements)
+        if any(m.key == key and m.value is None for m in run.measurements)
     )
 
 

@@ -260,7 +260,7 @@ class PullRequestRun:
 
     def _check_keys(self, records: Sequence[RunRecord]) -> None:
         """Raise CampaignError for a pattern of the file that matches no number of the rehearsal."""
-        keys = {(m.phase, m.op, m.metric) for record in records for m in record.measurements}
+        keys = {key for record in records for key in record.keys}
         patterns = unmatched(self.request.section.keys, keys)
         if patterns:
             raise CampaignError(f"{self.request.file}: no row matches the key {', '.join(patterns)}: correct `keys:`")

@@ -233,7 +233,7 @@ def _plain(record: RunRecord) -> _Plain:
     return {
         **{name: getattr(record, name) for name in _ABOUT},
         "config": dict(record.config),
-        "keys": [(line.phase, line.op, line.metric) for line in record.measurements],
+        "keys": list(record.keys),
         "values": [line.value for line in record.measurements],
         "warnings": [
             (warning.code, warning.text, warning.phase, warning.op, warning.episodes, warning.loaded)

@@ -54,7 +54,7 @@ def _unknown(record: RunRecord, phase: str) -> str:
 
 
 def _line(record: RunRecord, phase: str, op: str, metric: str) -> Optional[Measurement]:
-    lines = (m for m in record.measurements if (m.phase, m.op, m.metric) == (phase, op, metric))
+    lines = (m for m in record.measurements if m.key == (phase, op, metric))
     return next(lines, None)
 
 
