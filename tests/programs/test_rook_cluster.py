@@ -107,7 +107,7 @@ def init_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     kubectl("wait", "--for=condition=Ready", f"pod/{CLIENT}", "--timeout=300s")
     wait_until_at_rest()
     yield folder
-    kubectl("delete", "-f", "-", given=manifest.stdout)
+    kubectl("delete", "--ignore-not-found", "-f", "-", given=manifest.stdout)
 
 
 def objects_of_plugins() -> List[str]:
@@ -367,3 +367,28 @@ def test_a_fault_is_undone_after_a_kill(init_folder: Path, tmp_path: Path, reads
         done = tool("undo", str(archive))
     assert (status, done.returncode) == (-signal.SIGKILL, 0), done.stderr
     assert wait_until_at_rest() == before
+
+
+def test_clients_are_a_daemon_set_unless_the_file_names_pods(init_folder: Path, tmp_path: Path) -> None:
+    """As `init` writes the file: a client is the pod with the label on a Kubernetes node, also where OSDs are."""
+    (host,) = (node["metadata"]["name"] for node in objects("nodes"))
+    file, words = tmp_path / "my.yaml", ["--namespace", NAMESPACE, "--object-store", STORE, "--user", "load"]
+    done = tool("init", *words, "--clients", host, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    cluster = yaml.safe_load(file.read_text())["cluster"]
+    assert (cluster["clients"], cluster["watched"]) == ([host], OSDS)
+    image = os.environ["CBT_PLUGINS_IMAGE"]
+    manifest = tool("kubernetes", "manifest", str(file), "--image", image, "--cpu", "250m", "--memory", "256Mi")
+    assert "kind: DaemonSet" in manifest.stdout, manifest.stderr
+    kubectl("apply", "-f", "-", given=manifest.stdout)
+    try:
+        (name,) = (name for name in objects_of_plugins() if name.startswith("daemonset"))
+        kubectl("rollout", "status", name, "--timeout=300s")
+        phases = [{"fill": {"objects": 50}}, {"hybrid": {"duration": "5s", "mix": {"get": 100}}, "name": "m"}]
+        keys = {"engine": "cbt-load", "size": "16KiB", "workers": 2, "generator_ceiling": False}
+        (tmp_path / "run").mkdir()
+        folder = run(with_section(tmp_path, tmp_path / "run", warp={**keys, "cycle": {"phases": phases}}))
+        jobs = [job for path in folder.glob("phases/*/phase.json") for job in json.loads(path.read_text())["jobs"]]
+        assert jobs and {job["node"] for job in jobs} == {host}
+    finally:
+        kubectl("delete", "--ignore-not-found", "-f", "-", given=manifest.stdout)
