@@ -236,7 +236,8 @@ def _push(made: Image, store: Path) -> None:
     if shutil.which("docker-registry") is None:
         pytest.skip("no registry for the image of an upgrade: docker-registry is not installed")
     address = "127.0.0.1:5055"
-    serving = subprocess.Popen(registry(address), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    serving = subprocess.Popen(registry(address), **quiet)  # the output is that of tests/rook
     try:
         wait_for(lambda: _answers(address), "the registry", 60.0)
         target = f"docker://{made.name.replace(REGISTRY, address)}"
