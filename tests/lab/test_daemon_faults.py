@@ -106,6 +106,8 @@ def test_each_kind_has_its_effect_and_is_undone_after_a_kill(faulty: Faulty) -> 
         (inject("crash", f"mon.{another}"), lambda: another not in faulty.ceph("quorum_status")["quorum_names"]),
         (inject("failover", f"mon.{first}"), lambda: leader(faulty) != first),
         (inject("stop", f"mgr.{active}"), lambda: faulty.ceph("mgr stat")["active_name"] != active),
+        (inject("crash", f"mgr.{active}"), lambda: active not in state(faulty)["mgrs"]),
+        (inject("pause", f"mgr.{active}"), lambda: stopped(active, "ceph-mgr")),
         (inject("pause", "rgw.rgw1"), gateway_hangs),
         (inject("pause", f"mon.{first}"), lambda: stopped(first, "ceph-mon") and leader(faulty) != first),
         (inject("pause", "osd.2"), lambda: stopped("node3", "ceph-osd") and not faulty.osd(2)["up"]),
