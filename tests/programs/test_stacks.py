@@ -143,10 +143,10 @@ ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 
 @pytest.fixture(params=["while True: pass", MADE], ids=["with symbols", "without symbols"])
 def loop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[bool]:
-    """A busy process that is called as an OSD; whether its program has symbols."""
+    """A busy process that is called as an MDS, of which labs have none; whether its program has symbols."""
     if request.param == MADE and platform.machine() != "x86_64":
         pytest.skip("the machine code is for x86_64")
-    binary = tmp_path / "ceph-osd"
+    binary = tmp_path / "ceph-mds"
     shutil.copy(os.path.realpath(sys.executable), binary)
     process = subprocess.Popen([str(binary), "-S", "-c", request.param], env={"PYTHONHOME": sys.base_prefix})
     yield request.param != MADE
@@ -162,14 +162,16 @@ def test_perf_sees_a_busy_daemon(loop: bool, tmp_path: Path) -> None:
     words = [sys.executable, str(AGENT), json.dumps(OPTIONS)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as agent:
         assert agent.stdout is not None and agent.stdin is not None
-        lines = [json.loads(agent.stdout.readline()) for _ in range(2 if loop else 3)]  # a header, and a whole look
+        lines = [json.loads(agent.stdout.readline())]
+        while "n" not in lines[-1]:  # the look, behind what is said of its classes
+            lines.append(json.loads(agent.stdout.readline()))
         agent.stdin.close()
         lines += [json.loads(line) for line in agent.stdout]
-    limits = [line["limit"] for line in lines if "limit" in line]
+    limits = [line["limit"] for line in lines if line.get("limit", "").startswith("mds: ")]
     assert [text.split(": ")[1] for text in limits] == ([] if loop else ["no symbols"])
     lines = [line for line in lines if "limit" not in line]
     assert lines[1]["n"] > 20 and lines[1]["s"] == 1.0
-    assert any(its.startswith("osd;ceph-osd;") for its in lines[1]["stacks"])
+    assert any(stack.startswith("mds;ceph-mds;") for stack in lines[1]["stacks"])
     assert lines[-1]["end"] == "told" and not (tmp_path / stacks_agent.FILE).exists()
 
 
