@@ -49,7 +49,7 @@ def objects(kind: str) -> List[Dict[str, Any]]:
 
 
 def ceph(*words: str) -> Any:
-    return json.loads(kubectl("exec", TOOLS, "--", "timeout", "30", "ceph", *words, "-f", "json"))
+    return json.loads(kubectl("exec", TOOLS, "--", "timeout", "120", "ceph", *words, "-f", "json"))
 
 
 def tool(*words: str) -> subprocess.CompletedProcess[str]:
