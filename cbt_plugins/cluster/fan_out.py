@@ -33,9 +33,13 @@ class Pending(Generic[T]):
         """Whether `get` would not wait."""
         return not self._thread.is_alive()
 
+    def wait(self) -> None:
+        """Wait for the answer, or its error."""
+        self._thread.join()
+
     def get(self) -> T:
         """Wait for the answer, and return it or raise its error."""
-        self._thread.join()
+        self.wait()
         if self._error is not None:
             raise self._error
         return cast(T, self._answer)
@@ -70,6 +74,8 @@ def ask_at_once(*questions: Callable[[], Any]) -> List[Any]:
             _wait_for_a_login(begun, change)
             begun[number] = time.monotonic()
         pending.append(Pending(partial(ask, number)))
+    for answer in pending:
+        answer.wait()
     return [answer.get() for answer in pending]
 
 

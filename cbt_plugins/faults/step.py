@@ -7,9 +7,11 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import isclose
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph_programs import readable
+
+T = TypeVar("T")
 
 #: path to a value in a reply: a key of an object; {"osd": 3}: the entry of a list that has these values;
 #: {"=": "noout"}: True if a list of plain values has this value
@@ -111,6 +113,13 @@ class Step:
     silent: bool = False  # its daemons do not serve, although maps may show them as up
     #: any holds before the undo, once all of `took` held: something else has ended the fault, or a part of it
     ended_early: Tuple[Check, ...] = ()
+    #: its commands may run at the same time as those of the steps beside it that have this too (see `lots`)
+    side_by_side: bool = False
+
+    @property
+    def nodes_of_commands(self) -> Set[str]:
+        """Return the nodes on which its commands run, without those of its undo; "": the leading machine."""
+        return {self.node, *(command.node for command in self.inject), *([self.arm.node] if self.arm else [])}
 
     @property
     def osds(self) -> Tuple[int, ...]:
@@ -156,6 +165,24 @@ class Step:
         fields["daemons"] = tuple(data["daemons"])
         fields["arm"] = _command(data["arm"]) if data["arm"] else None
         return cls(**fields)
+
+
+def lots(items: Sequence[T], step_of: Callable[[T], Step]) -> List[List[T]]:
+    """Return the items in their order, in lots: those of a lot are `side_by_side`, and share no node for commands.
+
+    On one node, such as the head for orders to an orchestrator, the commands of a run follow one another.
+    """
+    in_lots: List[List[T]] = []
+    taken: Set[str] = set()  # by a lot that another step may join
+    for item in items:
+        step = step_of(item)
+        if step.side_by_side and taken and not taken & step.nodes_of_commands:
+            in_lots[-1].append(item)
+        else:
+            in_lots.append([item])
+            taken = set()
+        taken |= step.nodes_of_commands if step.side_by_side else set()
+    return in_lots
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Performer of steps, one at a time in all threads: write the step with its undo to disk, make it, see its effect."""
+"""Performer of steps: write each step with its undo to disk, make it, see its effect; one fault at a time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster_conditions import PREPARED
 from cbt_plugins.faults.command_runner import Refused, Runner
-from cbt_plugins.faults.step import FaultError, Step, UndoRecord
+from cbt_plugins.faults.step import FaultError, Step, UndoRecord, lots
 from cbt_plugins.faults.undo import Event, StillOpen, Undoer
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.polling import Clock, wait_until
@@ -26,7 +28,7 @@ class Performer:
         self._journal, self._runner, self._undoer, self._event = journal, runner, undoer, event
         self._clock = clock
         self._shut = False
-        #: one step or undo at a time: faults are injected by a thread beside the load
+        #: one lot of steps or undo at a time: faults are injected by a thread beside the load
         self._turn = threading.RLock()
         #: clock of waits that end when the run is stopping
         self.clock = replace(clock, sleep=self._pause)
@@ -58,7 +60,7 @@ class Performer:
         say = {"label": label, "kind": kind, **(facts or {})}
         self._event("fault-inject-begin", **say)
         try:
-            done = [self._begin(label, kind, step) for step in steps]
+            done = [record for lot in lots(steps, lambda step: step) for record in self._begin(label, kind, lot)]
             self._event("fault-injected", **say)
             milestones: Dict[str, float] = {}
             for record in done if wait else ():
@@ -88,14 +90,20 @@ class Performer:
                     readings.setdefault("warnings", {}).setdefault(node, []).append(text)
         return readings
 
-    def _begin(self, label: str, kind: str, step: Step) -> UndoRecord:
+    def _begin(self, label: str, kind: str, lot: Sequence[Step]) -> List[UndoRecord]:
+        """Make the steps of a lot at the same time; all of them are on disk before the first command."""
         with self._turn:
             self._still_wanted()
-            return self._take_step(label, kind, step)
+            records = []
+            for step in lot:
+                records.append(self._journal.write_step(label, kind, step))
+                self._journal.note("begun", records[-1])
+            ask_at_once(*(partial(self._take_step, record) for record in records))
+            self._still_wanted()
+            return records
 
-    def _take_step(self, label: str, kind: str, step: Step) -> UndoRecord:
-        record = self._journal.write_step(label, kind, step)
-        self._journal.note("begun", record)
+    def _take_step(self, record: UndoRecord) -> None:
+        step = record.step
         try:
             if step.arm:
                 switch = self._runner.inject(record, step.arm).strip()
@@ -108,7 +116,6 @@ class Performer:
             self._journal.note("failed", record, why=str(error), refused=isinstance(error, Refused))
             raise
         self._journal.note("injected", record)
-        return record
 
     def _await(self, record: UndoRecord) -> None:
         took = [check for check in record.step.took if not check.reading]

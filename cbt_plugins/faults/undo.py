@@ -1,4 +1,4 @@
-"""Undo of steps, the last one first; each undo is repeated until the cluster is as before.
+"""Undo of steps, the last lot first; each undo is repeated until the cluster is as before.
 
 An undo continues after any failure: of a command, a node, or the disk of the journal.
 """
@@ -10,19 +10,21 @@ import math
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from itertools import groupby
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from cbt_plugins.cluster.fan_out import Pending
+from cbt_plugins.cluster.fan_out import Pending, ask_at_once
 from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Runner, SwitchFired
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.step import Check, UndoRecord
+from cbt_plugins.faults.step import Check, UndoRecord, lots
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.journal import tell
 from cbt_plugins.polling import Clock, wait_until
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Event = Callable[..., None]
 
 #: seconds for all questions before an undo whether its faults are still in force; they delay the undo by no more
@@ -56,30 +58,26 @@ class Undoer:
         self._earlier = {record.id for record in journal.still_open()}  # of another process
 
     def undo(self, records: Sequence[UndoRecord]) -> List[StillOpen]:
-        """Undo steps, the last one first, and wait until each undo is seen; return the steps that are still open."""
+        """Undo steps, the last lot first, and wait until each undo is seen; return the steps that are still open."""
         left: List[StillOpen] = []
         self._tell_ended(records)
         waiting = {record.label: sum(r.label == record.label for r in records) for record in records}
         begun = set()
-        for record in reversed(records):
-            label = record.label
+        for lot in _lots(records):
+            label, kind = lot[0].label, lot[0].kind
             if label not in begun:
                 begun.add(label)
-                self._tell("fault-undo-begin", label=label, kind=record.kind, osds=list(record.step.osds))
-            try:
-                why = self._undo_one(record)
-            except Exception as error:  # a bug; the others must be undone
-                log.exception("undo of %s", record.step.what)
-                why = f"{type(error).__name__}: {error}"
-            if why is None:
-                waiting[label] -= 1
-                if not waiting[label]:
-                    self._tell("fault-undone", label=label, kind=record.kind, osds=list(record.step.osds))
-                continue
-            commands = tuple(map(str, (*record.step.undo, *record.step.checks)))
-            left.append(StillOpen(label, record.step.what, why, commands))
-            self._tell("fault-failed", label=label, kind=record.kind, why=why)
-            log.error("not undone: %s: %s: %s", label, record.step.what, why)
+                self._tell("fault-undo-begin", label=label, kind=kind, osds=list(lot[0].step.osds))
+            for record, why in zip(lot, self._undo_lot(lot)):
+                if why is None:
+                    waiting[label] -= 1
+                    if not waiting[label]:
+                        self._tell("fault-undone", label=label, kind=kind, osds=list(record.step.osds))
+                    continue
+                commands = tuple(map(str, (*record.step.undo, *record.step.checks)))
+                left.append(StillOpen(label, record.step.what, why, commands))
+                self._tell("fault-failed", label=label, kind=kind, why=why)
+                log.error("not undone: %s: %s: %s", label, record.step.what, why)
         return left
 
     def _tell_ended(self, records: Sequence[UndoRecord]) -> None:
@@ -120,15 +118,35 @@ class Undoer:
             return str(error)
         return None
 
-    def _undo_one(self, record: UndoRecord) -> Optional[str]:
-        """Undo one step; return None when the cluster is as before, else the difference."""
+    def _undo_lot(self, lot: Sequence[UndoRecord]) -> List[Optional[str]]:
+        """Undo steps at the same time; return for each None when the cluster is as before, else the difference."""
+        attempts = ask_at_once(*(partial(_safely, record, partial(self._begin, record)) for record in lot))
+        whys: Dict[str, Optional[str]] = {}  # of the steps whose undo has ended
+
+        def all_over() -> bool:
+            for record, attempt in zip(lot, attempts):
+                if record.id not in whys:
+                    over = attempt if isinstance(attempt, str) else _safely(record, attempt.is_over)
+                    if over is True:
+                        whys[record.id] = _safely(record, partial(self._close, record, attempt))
+                    elif over:
+                        whys[record.id] = over
+            return len(whys) == len(lot)
+
+        wait_until(all_over, math.inf, self._limits.pause, clock=self._clock)
+        return [whys[record.id] for record in lot]
+
+    def _begin(self, record: UndoRecord) -> _Attempt:
         self._note("undo", record)
         if record.step.undo:  # a command of the user may have no undo
             log.info("undo: %s", record.step.what)
         if questions_before_undo(record):
             self._tell_overwritten(record)
         attempt = _Attempt(record, self._runner, self._limits, self._clock, self._tell_switch_fired)
-        wait_until(attempt.is_over, math.inf, self._limits.pause, clock=self._clock)
+        attempt.begin()
+        return attempt
+
+    def _close(self, record: UndoRecord, attempt: _Attempt) -> Optional[str]:
         if attempt.why is not None:
             return attempt.why
         for name in self._runner.missing_entries(record):
@@ -147,6 +165,21 @@ class Undoer:
         at = round(at, 3)
         self._note("recovered", record, at=at)
         self._tell("fault-recovered", label=record.label, kind=record.kind, osds=list(record.step.osds), at=at)
+
+
+def _lots(records: Sequence[UndoRecord]) -> Iterator[List[UndoRecord]]:
+    """Yield the steps in lots, the last lot first; each is of one fault."""
+    for _, of_label in groupby(reversed(records), key=lambda record: record.label):
+        yield from lots(list(of_label), lambda record: record.step)
+
+
+def _safely(record: UndoRecord, action: Callable[[], T]) -> Union[T, str]:
+    """Return the result of an action, or the text of its error, which is a bug: the other steps must be undone."""
+    try:
+        return action()
+    except Exception as error:
+        log.exception("undo of %s", record.step.what)
+        return f"{type(error).__name__}: {error}"
 
 
 class _Attempt:
@@ -168,17 +201,30 @@ class _Attempt:
         self._until, self._again = now + timeout, now + limits.again
         self._undone_since: Optional[float] = None
         self._looks, self._todo, self._failure = 0, list(step.undo), ""
+        self._lost = self._has_begun = False
         self.why: Optional[str] = None
 
-    def is_over(self) -> bool:
-        """Send the commands that have not succeeded yet, check the cluster; tell whether the undo has ended."""
+    def begin(self) -> None:
+        """Send the commands for the first time; the first `is_over` sends none."""
+        self._send()
+        self._has_begun = True
+
+    def _send(self) -> None:
         send = partial(self._runner.undo, self._record, tell_switch_fired=self._tell_switch_fired)
         results = [(command, send(command)) for command in self._todo]
         self._todo = [command for command, result in results if result]
         failures = [result for _, result in results if result]
         self._failure = next((failure.why for failure in failures), self._failure if self._todo else "")
         # An undo that did not arrive cannot stop a command of the fault that is still running.
-        lost = any(failure.lost for failure in failures)
+        self._lost = any(failure.lost for failure in failures)
+
+    def is_over(self) -> bool:
+        """Send the commands that have not succeeded yet, check the cluster; tell whether the undo has ended."""
+        if self._has_begun:
+            self._has_begun = False
+        else:
+            self._send()
+        lost = self._lost
         counting = self._record.step.counting(self._clock.now() - self._sent, self._record.refused)
         different = self._runner.look(counting)
         now, self._looks = self._clock.now(), self._looks + 1

@@ -197,6 +197,7 @@ class Links(Kind):
             former={"means": done.means, "interfaces": list(speeds), "peers": list(ends.addresses)},
             arm=switch.arm,
             deadline=deadline,
+            side_by_side=True,
         )
 
     def _effect(
@@ -236,6 +237,7 @@ class Links(Kind):
             former={**step.former, **scene.former(osds)},
             daemons=() if self.serves_on else tuple(map(str, osd_names(o for o in osds if o in taken.osds))),
             silent=not set(taken.osds) <= set(down),
+            side_by_side=False,
         )
 
 

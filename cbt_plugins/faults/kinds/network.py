@@ -94,6 +94,7 @@ class Network(Kind):
             daemons=tuple(map(str, osd_names(osds))),
             arm=switch.arm,
             deadline=options.deadline,
+            side_by_side=True,
         )
 
 

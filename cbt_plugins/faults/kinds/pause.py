@@ -68,4 +68,5 @@ class Pause(Kind):
             silent=True,
             arm=switch.arm,
             deadline=deadline,
+            side_by_side=True,
         )

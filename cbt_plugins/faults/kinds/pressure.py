@@ -106,6 +106,7 @@ class Pressure(Kind):
             silent=node in self._down,
             arm=switch.arm,
             deadline=options.deadline,
+            side_by_side=True,
         )
 
     def _pressure(

@@ -111,6 +111,7 @@ class Reboot(_WholeNode):
             took=(scene.osds_went_down(osds),) if osds else (),  # a fast reboot may be over before the first check
             former={"boot": boot, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
+            side_by_side=True,
         )
 
 
@@ -177,4 +178,5 @@ class Power(_WholeNode):
             took=(scene.osds_down(osds),) if osds else (),
             former={"boot": boot, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
+            side_by_side=True,
         )

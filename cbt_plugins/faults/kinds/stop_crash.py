@@ -54,6 +54,7 @@ class Stop(Kind):
             ended_early=daemon_effects.serves_again(scene, node_services),
             former={**scene.former(osds), **how},
             daemons=tuple(map(str, daemons)),
+            side_by_side=True,
         )
 
     def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:

@@ -1,0 +1,166 @@
+"""Steps of one fault on several nodes: at the same time in the fault and in its undo."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from faults_world import ANYTHING, Connections, Died, Time, injector
+
+from cbt_plugins.cluster.remote import Result
+from cbt_plugins.faults import FaultError
+from cbt_plugins.faults.step import Command, Step, lots
+from cbt_plugins.faults.undo_journal import open_steps_in
+from cbt_plugins.plan import Fault
+
+PAIR = Fault("pair", "stop", ("node1", "node2"), accept=ANYTHING)
+
+
+class Meeting(Connections):
+    """Commands with one of these texts wait for each other, two at a time."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__()
+        self.met: List[str] = []
+        self._barriers = {text: threading.Barrier(2, partial(self.met.append, text)) for text in texts}
+        self._turn = threading.Lock()
+
+    def run(self, nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        for text, barrier in self._barriers.items():
+            if text in command:
+                barrier.wait(60)
+        with self._turn:
+            return super().run(nodes, command, timeout, check)
+
+
+def step(node: str, side_by_side: bool = True, orders: str = "") -> Step:
+    inject = (Command(orders, "ceph orch"),) if orders else ()
+    return Step(node, node, inject, (), (), side_by_side=side_by_side)
+
+
+def test_nodes_stop_and_start_at_the_same_time(tmp_path: Path) -> None:
+    world = Meeting("systemctl stop", "systemctl start")
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.inject(PAIR)
+    assert world.met == ["systemctl stop"]
+    assert world.differences() == {"osd.0", "osd.1"}
+    assert made.undo(["pair"]) == []
+    assert world.met == ["systemctl stop", "systemctl start"]
+    assert world.differences() == set()
+
+
+def test_all_steps_are_on_disk_before_the_first_command(tmp_path: Path) -> None:
+    world, seen = Connections(), []
+    play = world.run
+
+    def look(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "systemctl stop" in command:
+            seen.append([(record.step.node, record.begun) for record in open_steps_in(tmp_path)])
+        return play(nodes, command, timeout, check)
+
+    world.run = look  # type: ignore[method-assign]
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.inject(PAIR)
+    assert seen[0] == seen[1] == [("node1", True), ("node2", True)]
+
+
+def test_when_one_node_refuses_the_undo_begins_after_the_last_command(tmp_path: Path) -> None:
+    world, ended = Connections(), threading.Event()
+    play = world.run
+
+    def slow(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "systemctl stop" in command and nodes == ["node1"]:
+            return {"node1": Result("", "no such unit", 5)}
+        if "systemctl stop" in command:
+            assert not ended.wait(0.5)
+        if "systemctl start" in command:
+            ended.set()
+        return play(nodes, command, timeout, check)
+
+    world.run = slow  # type: ignore[method-assign]
+    made = injector(tmp_path, world)
+    made.acquire()
+    with pytest.raises(FaultError, match="no such unit; the steps so far are undone"):
+        made.inject(PAIR)
+    assert ended.is_set()
+    assert world.differences() == set()
+    assert made.open_changes == []
+
+
+def test_a_node_that_stays_down_keeps_no_other_from_its_undo(tmp_path: Path) -> None:
+    world = Connections()
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.inject(PAIR)
+    world.fail = ["systemctl start ceph-osd@1"]
+    (left,) = made.undo(["pair"])
+    assert left.change == "stop osd.1 on node2"
+    assert world.differences() == {"osd.1"}
+    events = [line for line in made.records if line["event"] == "undone"]
+    assert [line["label"] for line in events] == ["pair"]
+    world.fail = []
+    assert made.undo(["pair"]) == []
+    assert world.differences() == set()
+
+
+def test_two_nodes_that_stay_down_are_waited_for_as_long_as_one(tmp_path: Path) -> None:
+    waits = []
+    for failing in (["systemctl start ceph-osd@1"], ["systemctl start ceph-osd@1", "systemctl start ceph-osd@0"]):
+        world, time = Connections(), Time()
+        folder = tmp_path / str(len(failing))
+        folder.mkdir()
+        made = injector(folder, world, time=time)
+        made.acquire()
+        made.inject(PAIR)
+        world.fail, begun = failing, time.now
+        assert len(made.undo(["pair"])) == len(failing)
+        waits.append(time.now - begun)
+    assert waits[0] == waits[1] > 60
+
+
+@pytest.mark.parametrize("how", ["before", "after", "late"])
+@pytest.mark.parametrize("at", [1, 2])
+def test_killed_while_two_nodes_stop(at: int, how: str, tmp_path: Path) -> None:
+    world = Meeting()
+    first = injector(tmp_path, world)
+    first.acquire()
+    world.die_at_change = (world.changes + at, how)
+    with pytest.raises(Died):
+        first.inject(PAIR)
+    first.close()
+    assert {record.step.node for record in open_steps_in(tmp_path)} == {"node1", "node2"}
+    assert injector(tmp_path, world).undo_all() == []
+    world.arrive()
+    assert world.differences() == set()
+
+
+def test_killed_at_each_call_of_an_undo_of_two_nodes(tmp_path: Path) -> None:
+    for at in itertools.count(1):
+        folder, world = tmp_path / str(at), Meeting()
+        folder.mkdir()
+        first = injector(folder, world)
+        first.acquire()
+        first.inject(PAIR)
+        world.die_at = (world.calls + at, "late")
+        try:
+            assert first.undo_all() == []
+            break
+        except Died:
+            first.close()
+        assert injector(folder, world).undo_all() == []
+        world.arrive()
+        assert world.differences() == set()
+    assert at > 5
+
+
+def test_lots_keep_the_order_and_have_each_node_once() -> None:
+    steps = [step("a", False), step("b"), step("c"), step("b"), step("d"), step("e", False), step("f")]
+    steps += [step("g"), step("h", orders="head"), step("i", orders="head"), step("j")]
+    in_lots = [[one.node for one in lot] for lot in lots(steps, lambda one: one)]
+    assert in_lots == [["a"], ["b", "c"], ["b", "d"], ["e"], ["f", "g", "h"], ["i", "j"]]
