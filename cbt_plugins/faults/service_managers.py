@@ -16,6 +16,7 @@ from cbt_plugins import daemon_programs
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults.cluster_facts import DaemonName, names
+from cbt_plugins.faults.kubernetes_rights import refuse_without_rights
 from cbt_plugins.faults.node_shell import agent, in_folder, script_text
 from cbt_plugins.faults.scene import Scene
 from cbt_plugins.faults.step import Check, Command, FaultError
@@ -169,27 +170,25 @@ class BareProcess(ServiceManager):
 class Rook(ServiceManager):
     """Deployments of Rook, by kubectl on the machine that leads the run; `unit` is "NAME:REPLICAS:SELECTOR"."""
 
-    #: the rights that its commands need, in both namespaces
-    _RIGHTS = (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale"))
-
     def find_services(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
         kubernetes = scene.ceph.kubernetes
         if kubernetes is None:
             return None
         try:
             kubernetes.get("deployment", kubernetes.operator, namespace=kubernetes.operator_namespace)
-            return self.find_deployments(scene, kubernetes, daemons, self._RIGHTS)
+            return self.find_deployments(scene, kubernetes, daemons, "deployment")
         except KubernetesError as error:
             raise FaultError(str(error)) from error
 
     def find_deployments(
-        self, scene: Scene, kubernetes: Kubernetes, daemons: Sequence[DaemonName], rights: Sequence[Tuple[str, str]]
+        self, scene: Scene, kubernetes: Kubernetes, daemons: Sequence[DaemonName], changed: str
     ) -> Dict[DaemonName, Service]:
-        """Return the deployment of each daemon. Raises KubernetesError, also for a right that is missing."""
+        """Return the deployment of each daemon. Raises KubernetesError, also for a right that is missing.
+
+        `changed`: the objects that the fault changes, as `Kind.changes_in_kubernetes` names them.
+        """
         deployments = kubernetes.get("deployments")["items"]
-        for verb, resource in rights:
-            for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
-                kubernetes.refuse_without_right(verb, resource, namespace)
+        refuse_without_rights(kubernetes, changed)
         return {name: self._service_of_deployment(scene, name, deployments) for name in daemons}
 
     def _service_of_deployment(self, scene: Scene, name: DaemonName, deployments: Sequence[Any]) -> Service:

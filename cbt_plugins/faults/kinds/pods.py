@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence
 
 from pydantic import Field
 
@@ -29,11 +29,9 @@ def _kubernetes(scene: Scene, kind: str) -> Kubernetes:
     return scene.ceph.kubernetes
 
 
-def _find(
-    scene: Scene, kubernetes: Kubernetes, daemons: Sequence[DaemonName], rights: Sequence[Tuple[str, str]]
-) -> List[Service]:
+def _find(scene: Scene, kubernetes: Kubernetes, daemons: Sequence[DaemonName], changed: str) -> List[Service]:
     try:
-        return list(ROOK.find_deployments(scene, kubernetes, daemons, rights).values())
+        return list(ROOK.find_deployments(scene, kubernetes, daemons, changed).values())
     except KubernetesError as error:
         raise FaultError(str(error)) from error
 
@@ -56,8 +54,8 @@ class DeletePod(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         kubernetes = _kubernetes(scene, "delete_pod")
-        rights = (("list", "pods"), ("delete", "pods"))
-        return [self._step(scene, kubernetes, s) for s in _find(scene, kubernetes, targets.daemons, rights)]
+        services = _find(scene, kubernetes, targets.daemons, self.changes_in_kubernetes)
+        return [self._step(scene, kubernetes, service) for service in services]
 
     def _step(self, scene: Scene, kubernetes: Kubernetes, service: Service) -> Step:
         selector = service.unit.rpartition(":")[2]
@@ -106,11 +104,10 @@ class NodeDrain(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         kubernetes = _kubernetes(scene, "node_drain")
-        rights = (("list", "pods"), ("create", "pods/eviction"), ("patch", "nodes"))
-        return [self._step(scene, kubernetes, node, rights) for node in targets.nodes]
+        return [self._step(scene, kubernetes, node) for node in targets.nodes]
 
-    def _step(self, scene: Scene, kubernetes: Kubernetes, node: str, rights: Sequence[Tuple[str, str]]) -> Step:
-        services = _find(scene, kubernetes, scene.daemons_on(node), rights)
+    def _step(self, scene: Scene, kubernetes: Kubernetes, node: str) -> Step:
+        services = _find(scene, kubernetes, scene.daemons_on(node), self.changes_in_kubernetes)
         try:
             spec: Any = kubernetes.get("node", node).get("spec") or {}
         except KubernetesError as error:
