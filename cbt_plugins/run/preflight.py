@@ -1,5 +1,5 @@
-"""Checks before the first request: nodes, tools, clocks, endpoints, keys, free space, the cluster's state; and the
-programs on the nodes."""
+"""Checks before the first request: nodes, tools, clocks, rights, endpoints, keys, free space, the cluster's state; and
+the programs on the nodes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from cbt_plugins.programs import NULL_SERVER, cache_dir, own_program
 from cbt_plugins.run.cluster_fitness import await_conditions
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
+from cbt_plugins.run.fault_rights import errors_of_rights
 from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys
 
@@ -87,6 +88,7 @@ def check(run: RunContext) -> Ready:
         for node, o in skew.items()
         if abs(o.seconds) > MAX_SKEW
     ]
+    errors += errors_of_rights(run)
     errors += _scratch_errors(remote, clients, run.cbt_run.run_dir)
     try:
         authority = authority_of(run.plan.s3)
