@@ -9,21 +9,28 @@ shift
 node=$(uname -n) user=$(id -un) PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 fail() { echo "$*" >&2; exit 69; }
 command -v cephadm >/dev/null || fail "cephadm is not installed on $node: install it there, or remove ceph: of cluster:"
-engine=$(command -v podman || command -v docker) || fail "neither podman nor docker is installed on $node"
+engines=$(command -v podman; command -v docker)
+[ "$engines" ] || fail "neither podman nor docker is installed on $node"
 root=""
 [ "$(id -u)" = 0 ] || root="sudo -n"
 # a host may have several clusters, and another one under the same name later
 fsid=$(sed -n "s/^ *fsid *= *//p" "${conf:-/etc/ceph/ceph.conf}" 2>/dev/null | head -n 1)
 name=cbt-plugins-shell-$(printf "%s %s" "$conf" "$fsid" | cksum | cut -d" " -f1)
-main_process() { $root "$engine" inspect -f "{{.State.Pid}}" "$name" 2>/dev/null; }
+main_process() {
+  for engine in $engines; do $root "$engine" inspect -f "{{.State.Pid}}" "$name" 2>/dev/null && return; done
+}
+has_cluster() { $root "$1" ps --format "{{.Names}}" | grep -q "^ceph-${fsid:-[0-9a-f]*}-"; } 2>/dev/null
 open_shell() {
   $root true 2>/dev/null || fail "cephadm shell needs root on $node: let $user run sudo without a password"
+  engine=$1 option=
+  # of two engines cephadm takes podman, whichever runs the cluster; docker may be another name of podman
+  [ "$2" ] && has_cluster "$2" && ! has_cluster "$1" && engine=$2 option=--docker
   token=$name-$$-$(date +%s)
   # ends when for 30 looks there was no other process, and nobody has come in between
   wait="set -- /proc/[0-9]*; b=\$#; echo $token is open; n=0; while [ \$n -lt 30 ]; do sleep 10; n=\$((n + 1));"
   wait="$wait set -- /proc/[0-9]*; if [ \$# -gt \$b ] || [ -e /tmp/used ]; then n=0; rm -f /tmp/used; fi; done"
-  # shellcheck disable=SC2086 # root is two words, or none
-  output=$({ setsid $root cephadm shell ${fsid:+--fsid "$fsid"} ${conf:+-c "$conf"} -- sh -c "$wait" "$token" </dev/null 2>&1 & } |
+  # shellcheck disable=SC2086 # root is two words, or none; the option is one, or none
+  output=$({ setsid $root cephadm $option shell ${fsid:+--fsid "$fsid"} ${conf:+-c "$conf"} -- sh -c "$wait" "$token" </dev/null 2>&1 & } |
     sed "/^$token is open/q")
   case $output in
     *"$token is open"*) ;;
@@ -34,7 +41,8 @@ open_shell() {
   # another program was faster
   $root "$engine" rename "$id" "$name" 2>/dev/null || $root "$engine" rm -f "$id" >/dev/null 2>&1
 }
-pid=$(main_process) && [ "$pid" != 0 ] || { open_shell; pid=$(main_process); } ||
+# shellcheck disable=SC2086 # one word for each engine
+pid=$(main_process) && [ "$pid" != 0 ] || { open_shell $engines; pid=$(main_process); } ||
   fail "$engine on $node: the container of cephadm shell is gone"
 exec $root nsenter -t "$pid" -m -p -- env -u LC_ALL PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
   sh -c ": > /tmp/used; exec \"\$@\"" sh "$@"

@@ -101,6 +101,64 @@ def test_another_cluster_under_the_same_conf_has_another_container(node: Dict[st
     assert len(list(tmp_path.glob("cbt-plugins-shell*"))) == 2
 
 
+#: one of two engines: of the containers of the cluster it has the names in a file
+_ONE_OF_TWO = """#!/bin/sh
+me=${0##*/}
+case $1 in
+inspect) cat "$STATE/$me-$4" 2>/dev/null || exit 125 ;;
+ps)
+  case $* in *Names*) cat "$STATE/$me-names" 2>/dev/null; exit ;; esac
+  case $me-$(cat "$STATE/options") in docker---docker* | podman-shell*) cat "$STATE/token" ;; esac ;;
+rename) echo 4711 > "$STATE/$me-$3" ;;
+esac
+"""
+_OURS, _THEIRS = "ceph-0f0f-77-mon-a", "ceph-1e1e-88-mon-a"
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("podman", "docker", "engine"),
+    [
+        ("", _OURS, "docker"),
+        (_THEIRS, f"other\n{_OURS}", "docker"),
+        (_OURS, _THEIRS, "podman"),
+        (_OURS, _OURS, "podman"),  # the package podman-docker
+        ("", _THEIRS, "podman"),
+        ("", f"old-{_OURS}", "podman"),
+        ("", "", "podman"),
+    ],
+)
+def test_of_two_engines_the_one_of_the_cluster_is_taken(
+    node: Dict[str, str], tmp_path: Path, podman: str, docker: str, engine: str
+) -> None:
+    """Without a container of the cluster on the node, it is podman, as cephadm takes it."""
+    conf = tmp_path / "ceph.conf"
+    conf.write_text("[global]\nfsid = 0f0f-77\n")
+    for name, containers in (("podman", podman), ("docker", docker)):
+        (tmp_path / "bin" / name).write_text(_ONE_OF_TWO)
+        (tmp_path / "bin" / name).chmod(0o755)
+        (tmp_path / f"{name}-names").write_text(f"{containers}\n")
+    command = f"{CephPrograms.of({'ceph': 'cephadm', 'conf_file': str(conf)}).ceph} fsid"
+    first = run(node, command)
+    assert (first.stdout, first.stderr, first.returncode) == ("fsid\n", "", 22)
+    assert [path.name.split("-")[0] for path in tmp_path.glob("*-cbt-plugins-shell*")] == [engine]
+    options = (tmp_path / "options").read_text()
+    assert options.startswith("--docker shell --fsid" if engine == "docker" else "shell --fsid")
+    (tmp_path / "options").unlink()
+    assert run(node, command).stdout == "fsid\n" and not (tmp_path / "options").exists(), "it is open"
+
+
+@needs_root
+def test_docker_alone_needs_no_option(node: Dict[str, str], tmp_path: Path) -> None:
+    """Then cephadm finds docker by itself."""
+    (tmp_path / "bin" / "podman").rename(tmp_path / "bin" / "docker")
+    for name in ("uname", "id", "sed", "head", "cksum", "cut", "date", "sh", "setsid", "cat", "sleep", "env"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    command = CephPrograms.of({"ceph": "cephadm"}).ceph.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
+    assert run({**node, "PATH": f"{tmp_path}/bin"}, f"{command} fsid").stdout == "fsid\n"
+    assert (tmp_path / "options").read_text().startswith("shell -- ")
+
+
 @needs_root
 @pytest.mark.parametrize(
     "line",
