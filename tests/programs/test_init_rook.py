@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
@@ -96,6 +97,26 @@ def test_keys_of_a_user_of_the_store(
     assert status == 0 and "rgw" not in section
     keys = {"access_key": f"{secret}/AccessKey", "secret_key": f"{secret}/SecretKey"}
     assert section["s3"] == {"urls": [URL], **keys}
+
+
+def test_keys_of_a_claim_have_the_bucket_of_the_claim(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
+    """The comment of the file says what a section needs: a run with these keys can make no bucket."""
+    bucket = "photos-0a2e9c6b-31f4-4a52-9b26-0d5a7d6f8f10"
+    api.put("objectbucketclaims", "photos", spec={"bucketName": bucket}, status={"phase": "Bound"})
+    status, file = init(api, tmp_path)
+    text = " ".join(line.lstrip("# ") for line in file.read_text().splitlines())
+    assert status == 0 and f"ObjectBucketClaim photos: bucket {bucket}, access_key: secret:rook-ceph/photos/" in text
+    written = re.search(r"in warp, beside s3, write (buckets: .*?, keep_data: true)", text)
+    keys = re.search(r"(access_key: \S+, secret_key: secret:rook-ceph/photos/\w+)", text)
+    assert written and keys
+    phases = [{"fill": {"objects": 9}}, {"hybrid": {"duration": "5s", "mix": {"get": 60, "put": 40}}}]
+    s3 = {"urls": [URL], **yaml.safe_load(f"{{{keys[1]}}}")}
+    section = {"s3": s3, "engine": "cbt-load", "cycle": {"phases": phases}}
+    document = yaml.safe_load(file.read_text())
+    document["benchmarks"] = {"warp": {**section, **yaml.safe_load(f"{{{written[1]}}}")}}
+    file.write_text(yaml.safe_dump(document))
+    (run,) = load_file(file).runs
+    assert [(each.key, each.existing) for each in run.plan.buckets] == [(bucket, True)] and run.plan.keep_data
 
 
 def test_all_osds_of_a_node_are_watched(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:

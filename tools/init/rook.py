@@ -117,6 +117,9 @@ class RookSite(Site):
             yield f"ObjectBucketClaim {name}: bucket {bucket}, {access.key}: {access.value}, {private.key}: " + (
                 str(private.value)
             )
+            # Rook sets MaxBuckets of the user of a claim to 1, or to 0 for a bucket that existed before
+            keys = f"buckets: {{names: [{bucket}], existing: true}}, keep_data: true"
+            yield f"  Rook lets these keys make no bucket, as rgwtest would: in warp, beside s3, write {keys}"
 
     @property
     def _kubernetes(self) -> Kubernetes:

@@ -42,6 +42,7 @@ def text_of(header: Iterable[str], sections: Mapping[str, Any]) -> str:
 def _comment(text: str) -> List[str]:
     """Return the lines of a comment; no text of a cluster can end the comment."""
     wrapper = textwrap.TextWrapper(_WIDE, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
+    wrapper.break_on_hyphens = False  # of a name that is copied
     return wrapper.wrap(_one_line(text)) or ["#"]
 
 
