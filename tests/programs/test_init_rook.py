@@ -99,6 +99,21 @@ def test_keys_of_a_user_of_the_store(
     assert section["s3"] == {"urls": [URL], **keys}
 
 
+def test_clients_to_edit_are_pods(
+    api: KubeApi, cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The manifest makes them; no machine has a login."""
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--kubeconfig", str(api.kubeconfig(tmp_path)), "-o", str(file)]) == 0
+    (line,) = [line for line in file.read_text().splitlines() if "# EDIT" in line]
+    assert line.startswith("  clients: [client1] ") and "`cbt-tools kubernetes manifest` makes pods of" in line
+    assert not re.search("ssh|password|login on", file.read_text())
+    capsys.readouterr()
+    assert main(["kubernetes", "manifest", str(file), "--image", "i:1"]) == 0
+    objects = [(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(capsys.readouterr().out)]
+    assert ("Pod", "client1") in objects
+
+
 def test_keys_of_a_claim_have_the_bucket_of_the_claim(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
     """The comment of the file says what a section needs: a run with these keys can make no bucket."""
     bucket = "photos-0a2e9c6b-31f4-4a52-9b26-0d5a7d6f8f10"

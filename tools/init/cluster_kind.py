@@ -33,6 +33,9 @@ class Site:
     example: str
     #: comment of the head in the file
     head_text = "has ceph and radosgw-admin"
+    #: comments of the user, and of clients that the file must name
+    user_text = "login on all nodes"
+    clients_text = "the machines that make the load: they need python3, and ssh logins without a password"
     #: key of `cluster` -> comment in the file
     comments: ClassVar[Mapping[str, str]] = {}
 

@@ -35,6 +35,8 @@ class RookSite(Site):
 
     option, example = "--context", "--context NAME"
     head_text = "Rook's toolbox, which has ceph and radosgw-admin"
+    user_text = "the pods need no login"
+    clients_text = "the pods that make the load: `cbt-tools kubernetes manifest` makes pods of these names"
     comments: ClassVar[Mapping[str, str]] = {
         "watched": "for monitors: one pod for each OSD of Kubernetes nodes with several OSDs"
     }

@@ -23,9 +23,9 @@ from .entry import Entry
 _WIDE, _VALUE = 118, 44
 #: most pools that are described
 _POOLS = 20
-#: roles that a file needs, and the nodes to name for them
+#: roles that a file needs, and the nodes to name for them; for clients, the site says which
 _REQUIRED = {
-    "clients": "the machines that make the load: they need python3, and ssh logins without a password",
+    "clients": "",
     "osds": "the nodes with OSDs",
     "mons": "the nodes with ceph-mons",
 }
@@ -121,11 +121,11 @@ def cluster_entries(
     def nodes(key: str, names: Sequence[str]) -> Entry:
         missing = [name for name in names if host_of(name) in silent]
         if key in _REQUIRED and not names:
-            return Entry(key, [f"{key[:-1]}1"], f"{EDIT}: {_REQUIRED[key]}")
+            return Entry(key, [f"{key[:-1]}1"], f"{EDIT}: {_REQUIRED[key] or site.clients_text}")
         return Entry(key, list(names), f"{EDIT}: cannot be reached: {', '.join(missing)}" if missing else "")
 
     return [
-        Entry("user", site.cluster["user"], "login on all nodes"),
+        Entry("user", site.cluster["user"], site.user_text),
         Entry("head", site.cluster["head"], site.head_text),
         *(
             Entry(key, value, site.comments.get(key, ""))
