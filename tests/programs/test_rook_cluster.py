@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,6 +153,13 @@ def wait_until_at_rest() -> Dict[str, Any]:
 
     at_rest: Dict[str, Any] = wait_for(clean, "a cluster at rest", LIMIT, moving=state)
     return at_rest
+
+
+def assert_ready(file: Path) -> None:
+    """Assert that nodes, endpoints, keys and the cluster are ready for a run, as `plan --live` says."""
+    done = tool("plan", str(file), "--live", "--format", "json")
+    live = json.loads(done.stdout)["live"]
+    assert (done.returncode, live["errors"], live["refused"]) == (0, [], []), done.stderr
 
 
 def with_section(init_folder: Path, folder: Path, **benchmark: Dict[str, Any]) -> Path:
@@ -369,10 +377,17 @@ def test_a_fault_is_undone_after_a_kill(init_folder: Path, tmp_path: Path, reads
     assert wait_until_at_rest() == before
 
 
+def rgw_admin(*words: str) -> Any:
+    return json.loads(kubectl("exec", TOOLS, "--", "timeout", "120", "radosgw-admin", *words))
+
+
 def test_clients_are_a_daemon_set_unless_the_file_names_pods(init_folder: Path, tmp_path: Path) -> None:
-    """As `init` writes the file: a client is the pod with the label on a Kubernetes node, also where OSDs are."""
+    """As `init` writes the file: a client is the pod with the label on a Kubernetes node, also where OSDs are.
+
+    The run makes its user, and removes it.
+    """
     (host,) = (node["metadata"]["name"] for node in objects("nodes"))
-    file, words = tmp_path / "my.yaml", ["--namespace", NAMESPACE, "--object-store", STORE, "--user", "load"]
+    file, words = tmp_path / "my.yaml", ["--namespace", NAMESPACE, "--object-store", STORE]
     done = tool("init", *words, "--clients", host, "-o", str(file))
     assert done.returncode == 0, done.stderr
     cluster = yaml.safe_load(file.read_text())["cluster"]
@@ -384,11 +399,74 @@ def test_clients_are_a_daemon_set_unless_the_file_names_pods(init_folder: Path, 
     try:
         (name,) = (name for name in objects_of_plugins() if name.startswith("daemonset"))
         kubectl("rollout", "status", name, "--timeout=300s")
+        wait_until_at_rest()
+        before = sorted(rgw_admin("user", "list"))
+        assert_ready(file)
         phases = [{"fill": {"objects": 50}}, {"hybrid": {"duration": "5s", "mix": {"get": 100}}, "name": "m"}]
         keys = {"engine": "cbt-load", "size": "16KiB", "workers": 2, "generator_ceiling": False}
         (tmp_path / "run").mkdir()
+        keys["rgw"] = yaml.safe_load(file.read_text())["benchmarks"]["rgwtest"]["rgw"]
         folder = run(with_section(tmp_path, tmp_path / "run", warp={**keys, "cycle": {"phases": phases}}))
+        assert keys["rgw"] == {"make_user": True} and sorted(rgw_admin("user", "list")) == before
+        assert '"rgw user' in (folder / "undo.jsonl").read_text()
         jobs = [job for path in folder.glob("phases/*/phase.json") for job in json.loads(path.read_text())["jobs"]]
         assert jobs and {job["node"] for job in jobs} == {host}
     finally:
         kubectl("delete", "--ignore-not-found", "-f", "-", given=manifest.stdout)
+
+
+#: Rook makes a bucket for it, and a user who may have no other bucket
+CLAIM, CLASS = "photos", "cbt-plugins-tests"
+CLAIMED = f"""
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: {CLASS}}}
+provisioner: {NAMESPACE}.ceph.rook.io/bucket
+reclaimPolicy: Delete
+parameters: {{objectStoreName: {STORE}, objectStoreNamespace: {NAMESPACE}}}
+---
+apiVersion: objectbucket.io/v1alpha1
+kind: ObjectBucketClaim
+metadata: {{name: {CLAIM}, namespace: {NAMESPACE}}}
+spec: {{generateBucketName: {CLAIM}, storageClassName: {CLASS}}}
+"""
+
+
+@pytest.fixture
+def bucket(init_folder: Path) -> Iterator[str]:
+    """The bucket of a claim."""
+    kubectl("create", "-f", "-", given=CLAIMED)
+    try:
+        bound = ["--for=jsonpath={.status.phase}=Bound", f"--timeout={LIMIT:.0f}s"]
+        kubectl("wait", *bound, f"objectbucketclaim/{CLAIM}")
+        yield json.loads(kubectl("get", "objectbucketclaim", CLAIM, "-o", "json"))["spec"]["bucketName"]
+    finally:
+        # Rook removes the bucket by the parameters of the class
+        for name in (f"objectbucketclaim/{CLAIM}", f"storageclass/{CLASS}"):
+            kubectl("delete", "--ignore-not-found", name)
+
+
+def test_keys_of_a_claim_load_the_bucket_of_the_claim(init_folder: Path, tmp_path: Path, bucket: str) -> None:
+    """As the comment of `init` says; these keys can make no bucket. The objects of the run stay."""
+    file, words = tmp_path / "init.yaml", ["--namespace", NAMESPACE, "--object-store", STORE, "--clients", CLIENT]
+    done = tool("init", *words, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    text = " ".join(line.lstrip("# ") for line in file.read_text().splitlines())
+    assert f"ObjectBucketClaim {CLAIM}: bucket {bucket}, " in text
+    written = re.search(r"in warp, beside s3, write (buckets: .*?, keep_data: true)", text)
+    keys = re.search(rf"(access_key: \S+, secret_key: secret:{NAMESPACE}/{CLAIM}/\w+)", text)
+    assert written and keys
+    stats = rgw_admin("bucket", "stats", f"--bucket={bucket}")
+    assert rgw_admin("user", "info", f"--uid={stats['owner']}")["max_buckets"] == 1
+    s3 = yaml.safe_load((init_folder / "my.yaml").read_text())["benchmarks"]["rgwtest"]["s3"]
+    section = {"s3": {"urls": s3["urls"], **yaml.safe_load(f"{{{keys[1]}}}")}, **yaml.safe_load(f"{{{written[1]}}}")}
+    section.update(engine="cbt-load", size="16KiB", workers=2, generator_ceiling=False)
+    phases = [{"fill": {"objects": 50}}, {"hybrid": {"duration": "5s", "mix": {"get": 60, "put": 40}}, "name": "m"}]
+    file = with_section(init_folder, tmp_path, warp={**section, "cycle": {"phases": phases}})
+    wait_until_at_rest()
+    assert_ready(file)
+    folder = run(file)
+    counts = [json.loads(path.read_text())["accounting"] for path in sorted(folder.glob("phases/*/phase.json"))]
+    assert len(counts) == 2 and all(count["ok"] and count["bucket"] == bucket for of in counts for count in of)
+    usage = rgw_admin("bucket", "stats", f"--bucket={bucket}")["usage"]["rgw.main"]
+    assert usage["num_objects"] == counts[-1][0]["after"] >= 50
