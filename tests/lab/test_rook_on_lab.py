@@ -116,12 +116,24 @@ def test_a_run_that_is_killed_in_its_fault_is_undone(rook: RookLab, tmp_path: Pa
     as_before(rook, before, deployments)
 
 
-def test_a_right_that_is_missing_ends_the_run_before_anything_is_changed(rook: RookLab, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("refused", "text"),
+    [
+        (("create", "pods/exec"), 'User "admin" cannot create resource "pods/exec"'),
+        (("patch", "deployments/scale"), "node-a: no right to patch deployments/scale: kubectl "),
+    ],
+    ids=["commands", "scaling"],
+)
+def test_a_right_that_is_missing_ends_the_run_before_anything_is_changed(
+    rook: RookLab, tmp_path: Path, refused: Tuple[str, str], text: str
+) -> None:
+    """Before the fill, also where only the fault of a later phase needs the right."""
     before, deployments = facts(rook.lab), rook.deployments()
-    rook.api.refused["admin"] = [("create", "pods/exec")]
+    rook.api.refused["admin"] = [refused]
     cycle = PodCycle(rook, tmp_path, osdfailure=failure(s3=S3, fault=FAULT))
     done = cycle.run()
-    assert done.returncode and 'User "admin" cannot create resource "pods/exec"' in done.stderr, done.stderr
+    assert done.returncode and text in done.stderr, done.stderr
+    assert not list(cycle.archive.rglob("phases/*")) and not happened(cycle, "load-go")
     rook.api.refused.clear()
     as_before(rook, before, deployments)
 
