@@ -103,8 +103,9 @@ class Kind:
     serves_on = False
     #: whether the daemons stay up, even if OSDs are out: no PG loses a copy that serves clients
     stays_up = False
-    #: the objects that it changes in a cluster of Rook, for its rights: "deployment", "pod", "node"; "": none
-    changes_in_kubernetes = ""
+    #: the objects that it changes in a cluster of Rook, for its rights: "deployment", "pod", "node"; "": none;
+    #: None: the kind cannot hit daemons in pods
+    changes_in_kubernetes: Optional[str] = ""
     #: the types of daemons that it can hit
     daemon_types: Tuple[str, ...] = ("osd",)
     #: a subclass, if the kind has options

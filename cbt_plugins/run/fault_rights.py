@@ -1,9 +1,9 @@
-"""Rights for the faults of a plan: a run asks for all of them before its first request."""
+"""Conditions of Kubernetes for the faults of a plan: a run looks at all of them before its first request."""
 
 from __future__ import annotations
 
 import logging
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.config.fault_spans import Span, fault_spans
@@ -14,23 +14,34 @@ log = logging.getLogger(__name__)
 
 
 def errors_of_rights(run: RunContext) -> List[str]:
-    """Return the rights in Kubernetes that the faults of the plan need and the user of the context lacks.
+    """Return the rights in Kubernetes that the user lacks for faults of the plan, and kinds that pods do not allow.
 
     Faults that the run skips when they are refused give warnings instead.
     """
-    by_object: Dict[str, List[Span]] = {}
-    for span in fault_spans(run.plan):
-        changed = kind_class(span.fault.kind).changes_in_kubernetes
-        if changed:
-            by_object.setdefault(changed, []).append(span)
+    by_object = _spans_by_object(run)
+    kubernetes = run.ceph.kubernetes if by_object else None
+    if kubernetes is None:
+        return []
     errors: List[str] = []
     for changed, spans in by_object.items():
-        if run.ceph.kubernetes is None:
-            break
+        if changed is None:
+            kinds = " and ".join(sorted({span.fault.kind for span in spans}))
+            texts = [f"the daemons run in pods, and {kinds} cannot hit these: use stop, out or mark"]
+        else:
+            texts = list(missing_rights(kubernetes, changed))
         required = ", ".join(span.fault.label for span in spans if not span.optional)
         skipped = ", ".join(span.fault.label for span in spans if span.optional)
-        for text in missing_rights(run.ceph.kubernetes, changed):
-            errors += [f"{required}: {text}"] if required else []
-            if skipped:
-                log.warning("%s: will be skipped: %s", skipped, text)
+        errors += [f"{required}: {text}" for text in texts if required]
+        for text in texts if skipped else ():
+            log.warning("%s: will be skipped: %s", skipped, text)
     return errors
+
+
+def _spans_by_object(run: RunContext) -> Dict[Optional[str], List[Span]]:
+    """Return faults by `Kind.changes_in_kubernetes`, without those whose file names another service manager."""
+    by_object: Dict[Optional[str], List[Span]] = {}
+    for span in fault_spans(run.plan):
+        changed = kind_class(span.fault.kind).changes_in_kubernetes
+        if changed != "" and (span.fault.options.get("service_manager") or "rook") == "rook":
+            by_object.setdefault(changed, []).append(span)
+    return by_object

@@ -39,9 +39,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "asked"
 
 
-def run_with(*kinds: str, optional: bool = False, **section: str) -> RunContext:
+def run_with(*kinds: str, optional: bool = False, manager: str = "", **section: str) -> RunContext:
     """A run of a fill, then of a phase with a fault of each kind, labelled a, b, ..."""
-    faults = [Fault(label, kind, ("osd.3",)) for label, kind in zip("abc", kinds)]
+    options = {"service_manager": manager} if manager else {}
+    faults = [Fault(label, kind, ("osd.3",), options=options) for label, kind in zip("abc", kinds)]
     events = tuple(Event(30.0, inject=fault, optional=optional) for fault in faults)
     plan = Plan("warp", S3(urls=("http://a",)), (), _DRIVERS, (_FILL, replace(_LOAD, events=events)))
     kubernetes = Kubernetes({"context": "test", **section}) if section else None
@@ -67,6 +68,21 @@ def test_the_namespace_of_the_operator_is_asked_too(asked: Path) -> None:
 def test_a_fault_that_may_be_skipped_is_no_error(asked: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert errors_of_rights(run_with("stop", optional=True, namespace="rook-ceph")) == []
     assert "a: will be skipped: no right to patch deployments/scale: " in caplog.text
+
+
+_OF_NODES = ("crash", "pause", "network", "slow_disk", "replace", "reboot", "partition", "loss", "rate", "delay")
+
+
+@pytest.mark.parametrize("kind", [*_OF_NODES, "power", "pressure", "maintenance"])
+def test_a_kind_that_pods_do_not_allow_is_refused_before_the_fill(asked: Path, kind: str) -> None:
+    (error,) = errors_of_rights(run_with("out", kind, namespace="rook-ceph"))
+    assert error == f"b: the daemons run in pods, and {kind} cannot hit these: use stop, out or mark"
+    assert not asked.exists() and errors_of_rights(run_with(kind)) == []
+
+
+def test_daemons_of_another_service_manager_are_not_in_pods(asked: Path) -> None:
+    run = run_with("stop", "pause", namespace="rook-ceph", manager="process")
+    assert errors_of_rights(run) == [] and not asked.exists()
 
 
 @pytest.mark.parametrize("run", [run_with("out", namespace="rook-ceph"), run_with("stop"), run_with()])

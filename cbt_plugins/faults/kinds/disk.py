@@ -30,6 +30,7 @@ class SlowDisk(Kind):
     """
 
     takes = "daemon"
+    changes_in_kubernetes = None
     serves_on = True
 
     class Options(KindOptions):

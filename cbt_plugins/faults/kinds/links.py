@@ -119,6 +119,7 @@ class Links(Kind):
     takes = "node"
     serves_on = True
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = None
     options: Any
 
     def __init__(self, options: Any) -> None:

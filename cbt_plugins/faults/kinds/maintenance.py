@@ -32,6 +32,7 @@ class Maintenance(Kind):
 
     takes = "node"
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = None
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         return [self._step(scene, node) for node in targets.nodes]

@@ -33,6 +33,7 @@ class Network(Kind):
     """
 
     takes = "node"
+    changes_in_kubernetes = None
 
     class Options(DeadlineOptions, ServiceOptions):
         """The method of the cut, and its longest time."""

@@ -55,6 +55,7 @@ class Replace(Kind):
     """
 
     takes = "daemon"
+    changes_in_kubernetes = None
 
     class Options(ServiceOptions):
         """The consent to destroy data."""

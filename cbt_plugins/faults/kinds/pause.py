@@ -22,6 +22,7 @@ class Pause(Kind):
     """
 
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = None
 
     class Options(DeadlineOptions, ServiceOptions):
         """The longest pause, and the service manager of the daemons."""

@@ -54,7 +54,7 @@ class DeletePod(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         kubernetes = _kubernetes(scene, "delete_pod")
-        services = _find(scene, kubernetes, targets.daemons, self.changes_in_kubernetes)
+        services = _find(scene, kubernetes, targets.daemons, "pod")
         return [self._step(scene, kubernetes, service) for service in services]
 
     def _step(self, scene: Scene, kubernetes: Kubernetes, service: Service) -> Step:
@@ -107,7 +107,7 @@ class NodeDrain(Kind):
         return [self._step(scene, kubernetes, node) for node in targets.nodes]
 
     def _step(self, scene: Scene, kubernetes: Kubernetes, node: str) -> Step:
-        services = _find(scene, kubernetes, scene.daemons_on(node), self.changes_in_kubernetes)
+        services = _find(scene, kubernetes, scene.daemons_on(node), "node")
         try:
             spec: Any = kubernetes.get("node", node).get("spec") or {}
         except KubernetesError as error:

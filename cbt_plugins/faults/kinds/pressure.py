@@ -36,6 +36,7 @@ class Pressure(Kind):
     takes = "node"
     serves_on = True
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = None
 
     class Options(DeadlineOptions):
         """The number of busy processors, and the memory in use."""

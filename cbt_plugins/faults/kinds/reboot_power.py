@@ -51,6 +51,7 @@ def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
 class _WholeNode(Kind):
     takes = "node"
     restarts = True
+    changes_in_kubernetes = None
     options: ServiceOptions
 
     def _back(

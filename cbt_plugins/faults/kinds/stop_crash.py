@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from cbt_plugins.faults import daemon_effects, service_managers
 from cbt_plugins.faults.cluster_facts import names
@@ -23,7 +23,7 @@ class Stop(Kind):
     """
 
     daemon_types = DAEMON_TYPES
-    changes_in_kubernetes = "deployment"
+    changes_in_kubernetes: Optional[str] = "deployment"
     Options = ServiceOptions
     options: ServiceOptions
     verb = "stop"
@@ -66,7 +66,7 @@ class Crash(Stop):
     """Kills daemons by SIGKILL, by process ID and start time, and keeps systemd from starting them again."""
 
     verb = "kill"
-    changes_in_kubernetes = ""
+    changes_in_kubernetes = None
 
     def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
         return service_managers.kill(scene, node_services)
