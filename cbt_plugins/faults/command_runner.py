@@ -51,8 +51,9 @@ SwitchFired = Callable[[UndoRecord, float], None]
 
 
 class Runner:
-    """Runs commands, also for several threads at once. `run_id` marks its files on nodes, since other runs may have files there too.
+    """Runs commands, also for several threads at once.
 
+    `run_id` marks its files on nodes, since other runs may have files there too.
     A recorded command that uses one of the `former` ways to the cluster is changed to use the present way.
     """
 
