@@ -15,9 +15,13 @@ RIGHTS: Mapping[str, Tuple[Tuple[str, str], ...]] = {
 
 
 def missing_rights(kubernetes: Kubernetes, changed: str) -> Iterator[str]:
-    """Yield an error for each right that the user of the context lacks to change these objects."""
+    """Yield an error for each right that the user of the context lacks to change these objects.
+
+    With deployments of daemons, that of the operator is changed too.
+    """
+    namespaces = (kubernetes.namespace, *((kubernetes.operator_namespace,) if changed == "deployment" else ()))
     for verb, resource in RIGHTS.get(changed, ()):
-        for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
+        for namespace in dict.fromkeys(namespaces):
             try:
                 kubernetes.refuse_without_right(verb, resource, namespace)
             except KubernetesError as error:

@@ -65,6 +65,12 @@ def test_the_namespace_of_the_operator_is_asked_too(asked: Path) -> None:
     assert [error.split("--namespace=")[1].split()[0] for error in errors] == ["rook-ceph", "operators"]
 
 
+@pytest.mark.parametrize("kind", ["delete_pod", "node_drain"])
+def test_the_operator_is_not_changed_by_faults_of_pods(asked: Path, kind: str) -> None:
+    errors_of_rights(run_with(kind, namespace="rook-ceph", operator_namespace="operators"))
+    assert "--namespace=rook-ceph" in asked.read_text() and "operators" not in asked.read_text()
+
+
 def test_a_fault_that_may_be_skipped_is_no_error(asked: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert errors_of_rights(run_with("stop", optional=True, namespace="rook-ceph")) == []
     assert "a: will be skipped: no right to patch deployments/scale: " in caplog.text

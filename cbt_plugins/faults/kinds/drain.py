@@ -40,6 +40,7 @@ class Drain(Kind):
     """
 
     daemon_types = ("rgw",)
+    changes_in_kubernetes = "deployment"
 
     class Options(ServiceOptions):
         """The load balancer."""
