@@ -10,9 +10,7 @@ import base64
 import contextlib
 import copy
 import json
-import os
 import secrets
-import signal
 import socket
 import subprocess
 import threading
@@ -28,8 +26,11 @@ from kube_objects import (
     OF_CLUSTER,
     RESOURCES,
     Object,
+    config_document,
+    counts,
     exec_error,
     field_pairs,
+    first_to_end,
     group_document,
     merge,
     nodes_of,
@@ -83,6 +84,7 @@ class KubeApi:
         self.lock = threading.RLock()
         self.objects: Dict[str, Dict[Tuple[str, str], Object]] = {}
         self.workloads: Dict[str, Workload] = {}  # deployment or bare pod -> what it runs
+        self.others: Dict[str, Dict[str, Workload]] = {}  # deployment -> node of one more pod -> what that runs
         self.execs: List[Exec] = []
         self.requests: List[str] = []
         self.protocols: Set[str] = set()  # of all `exec`
@@ -112,21 +114,13 @@ class KubeApi:
     def kubeconfig(self, folder: Path, user: str = "admin") -> Path:
         """Write a file with the context `test`."""
         path = folder / f"kubeconfig-{user}"
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {"server": f"{self.url}/{user}"}}],
-            "users": [{"name": user, "user": {}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-        }
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(config_document(f"{self.url}/{user}", user)))
         return path
 
     def close(self) -> None:
         self._ended.set()
         for running in list(self.execs):
-            self.kill_command(running)
+            kube_exec.kill_session(running.process.pid)
         self._server.shutdown()
         self._server.server_close()
         for thread in (*self._threads, *self._changing):
@@ -166,15 +160,25 @@ class KubeApi:
         replicas = {"replicas": 1, "selector": {"matchLabels": labels}}
         pod = {"metadata": {"labels": labels}, "spec": {"nodeName": node, "containers": [{"name": labels["app"]}]}}
         self.put("deployments", name, namespace, labels=dict(labels), spec={**replicas, "template": pod})
-        self._start_pod(self.objects["deployments"][namespace or self.namespace, name])
+        self._start_pod(self.objects["deployments"][namespace or self.namespace, name], node)
 
-    def _start_pod(self, deployment: Object) -> None:
-        name, spec = deployment["metadata"]["name"], deployment["spec"]
-        pod, template = f"{name}-{secrets.token_hex(3)}", spec["template"]
+    def add_replica(self, name: str, node: str, workload: Workload) -> None:
+        """Give a deployment one more pod, on another node; its daemon runs already."""
+        self.others.setdefault(name, {})[node] = workload
+        deployment = next(d for (_, n), d in self.objects["deployments"].items() if n == name)
+        deployment["spec"]["replicas"] += 1
+        self._start_pod(deployment, node)
+
+    def _start_pod(self, deployment: Object, node: str) -> None:
+        name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
+        pod = f"{name}-{secrets.token_hex(3)}"
         owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "0", "controller": True}]
-        self._make_pod(pod, name, template["metadata"]["labels"], template["spec"]["nodeName"], owners)
-        counts = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1}
-        deployment["status"] = counts
+        self._make_pod(pod, name, template["metadata"]["labels"], node, owners)
+        deployment["status"] = counts(len(self.pods_of(name)))
+
+    def workload_of(self, pod: Object) -> Workload:
+        owner = pod["metadata"]["annotations"]["test/owner"]
+        return self.others.get(owner, {}).get(pod["spec"].get("nodeName"), self.workloads[owner])
 
     def _make_pod(
         self,
@@ -218,20 +222,24 @@ class KubeApi:
         name = deployment["metadata"]["name"]
         with contextlib.ExitStack() as stack:
             stack.enter_context(_LOCKS.setdefault(id(deployment), threading.Lock()))
-            wanted, running = deployment["spec"]["replicas"], self.pods_of(name)
-            if wanted and not running and self._takes_pods(deployment["spec"]["template"]["spec"]["nodeName"]):
-                self.workloads[name].start()
+            wanted, others = deployment["spec"]["replicas"], self.others.get(name, {})
+            with self.lock:
+                pods = [self.objects["pods"][deployment["metadata"]["namespace"], pod] for pod in self.pods_of(name)]
+            taken = {pod["spec"]["nodeName"] for pod in pods}
+            first = deployment["spec"]["template"]["spec"]["nodeName"]
+            free = [node for node in (first, *others) if node not in taken]
+            for node in filter(self._takes_pods, free[: max(0, wanted - len(pods))]):
+                others.get(node, self.workloads[name]).start()
                 with self.lock:
-                    self._start_pod(deployment)
-            elif not wanted and running:
-                with self.lock:
-                    deployment["status"] = {"observedGeneration": 1}
-                    for pod in running:
-                        key = (deployment["metadata"]["namespace"], pod)
-                        self.objects["pods"][key]["metadata"]["deletionTimestamp"] = now()
-                self.workloads[name].stop()
-                for pod in running:
-                    self.delete_pod(pod)
+                    self._start_pod(deployment, node)
+            ended = first_to_end(pods)[: max(0, len(pods) - wanted)]
+            with self.lock:
+                for pod in ended:
+                    pod["metadata"]["deletionTimestamp"] = now()
+                    deployment["status"] = counts(wanted)
+            for pod in ended:
+                self.workload_of(pod).stop()
+                self.delete_pod(pod["metadata"]["name"])
         if name == self.scales_back and not deployment["spec"]["replicas"]:
             with self.lock:
                 deployment["spec"]["replicas"] = 1
@@ -245,7 +253,7 @@ class KubeApi:
         with self.lock:
             deployments = list(self.objects.get("deployments", {}).values())
         for deployment in deployments:
-            if deployment["spec"]["replicas"] and not self.pods_of(deployment["metadata"]["name"]):
+            if deployment["spec"]["replicas"] > len(self.pods_of(deployment["metadata"]["name"])):
                 self.scaled(deployment, 0)
 
     def end_pod(self, name: str) -> None:
@@ -261,10 +269,10 @@ class KubeApi:
             if deployment is None:
                 return self.delete_pod(name)
             with _LOCKS.setdefault(id(deployment), threading.Lock()):
-                self.workloads[owner].stop()
+                self.workload_of(pod).stop()
                 self.delete_pod(name)
                 with self.lock:
-                    deployment["status"] = {"observedGeneration": 1}
+                    deployment["status"] = counts(len(self.pods_of(owner)))
             self._change(deployment)
 
         change = threading.Thread(target=end, daemon=True)
@@ -299,34 +307,24 @@ class KubeApi:
     def delete_pod(self, name: str) -> None:
         """Remove a pod, and kill what runs in it."""
         for running in [e for e in self.execs if e.pod == name]:
-            self.kill_command(running)
+            kube_exec.kill_session(running.process.pid)
         with self.lock:
             pods = self.objects["pods"]
             pods.pop(next(key for key in pods if key[1] == name))
 
-    @staticmethod
-    def kill_command(running: Exec) -> None:
-        """Kill all that a command has started: it is the leader of a session.
-
-        All of them are stopped first, as all of a pod die at once: none sees the end of another one.
-        """
-        for sent in (signal.SIGSTOP, signal.SIGKILL):
-            for path in Path("/proc").glob("[0-9]*/stat"):
-                with contextlib.suppress(OSError):
-                    if path.read_text().rpartition(")")[2].split()[3] == str(running.process.pid):
-                        os.kill(int(path.parent.name), sent)
-
     def _operate(self) -> None:
-        """Do what Rook's operator does while it runs: a daemon's deployment has one replica."""
+        """Do what Rook's operator does while it runs: a daemon's deployment has all of its replicas."""
         while not self._ended.wait(0.5):
             with self.lock:
                 deployments = list(self.objects.get("deployments", {}).values())
                 if "rook-ceph-operator" not in self.workloads or not self.pods_of("rook-ceph-operator"):
                     continue
                 for deployment in deployments:
-                    if not deployment["spec"]["replicas"] and deployment["metadata"]["name"].startswith("rook-ceph-"):
-                        deployment["spec"]["replicas"] = 1
-                        self.scaled(deployment, 0)
+                    name, before = deployment["metadata"]["name"], deployment["spec"]["replicas"]
+                    wanted = 1 + len(self.others.get(name, ()))
+                    if before < wanted and name.startswith("rook-ceph-"):
+                        deployment["spec"]["replicas"] = wanted
+                        self.scaled(deployment, before)
 
 
 _LOCKS: Dict[int, threading.Lock] = {}
@@ -478,7 +476,7 @@ class _Handler(BaseHTTPRequestHandler):
         if channels is None:
             return self._fail(400, "BadRequest", "exec needs a WebSocket or SPDY/3.1")
         self.server_api.protocols.add(self.headers["Upgrade"])
-        workload = self.server_api.workloads[pod["metadata"]["annotations"]["test/owner"]]
+        workload = self.server_api.workload_of(pod)
         try:
             process = subprocess.Popen(
                 workload.enter(query["command"]),

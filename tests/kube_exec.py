@@ -10,11 +10,13 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any, Optional, Protocol
 
 
@@ -158,3 +160,15 @@ def failure(message: str) -> bytes:
     """Return the message of the error channel for a command that did not start."""
     status = {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": message, "code": 500}
     return json.dumps(status).encode()
+
+
+def kill_session(leader: int) -> None:
+    """Kill all that a command has started: it is the leader of a session.
+
+    All of them are stopped first, as all of a pod die at once: none sees the end of another one.
+    """
+    for sent in (signal.SIGSTOP, signal.SIGKILL):
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if path.read_text().rpartition(")")[2].split()[3] == str(leader):
+                    os.kill(int(path.parent.name), sent)

@@ -79,6 +79,33 @@ def exec_error(pod: Object) -> Optional[Tuple[int, str, str]]:
     return None
 
 
+def config_document(server: str, user: str) -> Object:
+    """Return a kubeconfig with the context `test`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server}}],
+        "users": [{"name": user, "user": {}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+    }
+
+
+def counts(pods: int) -> Object:
+    """Return the status of a deployment, all of whose pods are ready."""
+    names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
+    return dict.fromkeys(names, pods) if pods else {"observedGeneration": 1}
+
+
+def first_to_end(pods: List[Object]) -> List[Object]:
+    """Return ready pods, which begin with the oldest, in the order in which a ReplicaSet ends them."""
+
+    def cost(pod: Object) -> int:
+        return int(pod["metadata"].get("annotations", {}).get("controller.kubernetes.io/pod-deletion-cost", 0))
+
+    return sorted(reversed(pods), key=cost)
+
+
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 

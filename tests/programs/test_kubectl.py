@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator
 import pytest
 from config_files import CLUSTER, RGWTEST, errors_in
 from kube_api import Exec, KubeApi, Workload
+from kube_exec import kill_session
 from kube_objects import let_wait
 from waiting import wait_for
 
@@ -157,7 +158,7 @@ def test_a_dropped_connection_is_no_success(api: KubeApi, remote: Remote, tmp_pa
     assert result.status == 255 and "try: kubectl --kubeconfig=" in result.stderr
     assert result.stderr.endswith(" exec -i --quiet --pod-running-timeout=10s deploy/rook-ceph-tools -- true\n")
     for running in list(api.execs):
-        api.kill_command(running)
+        kill_session(running.process.pid)
 
 
 @pytest.mark.parametrize("node", [WORKER, TOOLBOX])
