@@ -17,6 +17,7 @@ class BlastRadius:
     disturbed: Tuple[str, ...] = ()  # nodes that serve on, slower or with lost packets
     out: bool = False  # the OSDs stay up, and their data moves to other OSDs
     destroyed: bool = False  # the data of the OSDs is lost
+    shared: Tuple[DaemonName, ...] = ()  # of `daemons`: gateways of which others of the same name serve on
 
     @property
     def osds(self) -> Tuple[int, ...]:

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Stop or start daemons that Rook runs, by the number of replicas of their deployments.
 #   in: kubectl, kubectl_operator (command lines with the namespace of the daemons, and of the operator), operator,
-#       deployments="NAME:REPLICAS:SELECTOR ..." (the number before the fault, the labels of the pods), pause
+#       deployments="NAME:REPLICAS:SELECTOR[:POD:COST] ..." (the number before the fault, the labels of the pods), pause
 #   action=stop: the operator first, which would scale a daemon back; action=start: the operator last
+#                with a POD, one of several, the deployment loses only this pod; COST: its deletion cost before, if any
 #   action=settled: print "settled" when the daemons, and the operator, are as before
 #   action=count:   print the number of daemons that are available
 #
@@ -16,15 +17,50 @@ operator=${operator:?}
 field() { k get deployment "$1" -o "jsonpath={.$2}"; }
 operator_field() { ko get deployment "$operator" -o "jsonpath={.$1}"; }
 marked() { k get deployments -l cbt-plugins -o name; }
-unpacked() { name=${1%%:*} selector=${1##*:} replicas=${1%:*} replicas=${replicas##*:}; }
+unpacked() {
+  before=$IFS IFS=:
+  # shellcheck disable=SC2086 # the parts are words
+  set -- $1
+  IFS=$before name=$1 replicas=$2 selector=$3 pod=$4 cost=$5 left=0
+  [ -z "$pod" ] || left=$((replicas - 1))
+}
 available() { [ "$(field "$1" status.availableReplicas)" = "$2" ]; }
-# wait for the end of the pods of a deployment: command, name, selector
+# the pods whose end is awaited: command, selector, pod, format
+awaited() { "$1" get pods -l "$2" ${3:+"--field-selector=metadata.name=$3"} -o "$4"; }
+# wait for the end of the pods of a deployment, or of one of them: command, name, selector, replicas left, pod
 until_gone() {
   while n=$("$1" get deployment "$2" -o 'jsonpath={.spec.replicas}') || return; do
-    [ "$n" = 0 ] || { echo "deployment $2 was scaled back to $n: does OLM, Helm or Argo CD manage $2?" >&2; return 1; }
-    p=$("$1" get pods -l "$3" -o name) || return
+    [ "$n" = "$4" ] ||
+      { echo "deployment $2 was scaled back to $n: does OLM, Helm or Argo CD manage $2?" >&2; return 1; }
+    p=$(awaited "$1" "$3" "$5" name) || return
     [ "$p" ] || return 0
+    [ -z "$5" ] || may_end "$3" "$4" "$5" || return
     sleep "$pause"; done
+}
+# fail if Kubernetes has ended other pods instead: selector, replicas left, pod
+may_end() {
+  p=$(k get pods -l "$1" -o \
+    'go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}') || return
+  case " $p" in *" $3 "*) ;; *) return 0 ;; esac
+  # shellcheck disable=SC2086 # names
+  set -- "$2" "$3" $p
+  [ $(($# - 2)) -gt "$1" ] || { echo "Kubernetes has ended another pod than $2" >&2; return 1; }
+}
+# Kubernetes ends the pod with the lowest cost first, if all pods are ready
+deletion_cost=controller.kubernetes.io/pod-deletion-cost
+lowest_cost=-2147483648
+# give a pod that is left its own deletion cost again
+restore_cost() {
+  p=$(awaited k "$selector" "$pod" name) || return
+  [ "$p" ] || return 0
+  own=$deletion_cost-
+  [ -z "$cost" ] || own=$deletion_cost=$cost
+  k annotate pod "$pod" "$own" --overwrite >/dev/null || { p=$(awaited k "$selector" "$pod" name) && [ -z "$p" ]; }
+}
+has_own_cost() {
+  c=$(awaited k "$selector" "$pod" \
+    'jsonpath={range .items[*]}is {.metadata.annotations.controller\.kubernetes\.io/pod-deletion-cost}{end}') &&
+    { [ -z "$c" ] || [ "$c" = "is $cost" ]; }
 }
 kept_by_operator() { operator_field metadata.annotations.cbt-plugins-replicas; }
 case $action in
@@ -37,23 +73,34 @@ case $action in
     ko scale deployment "$operator" --replicas=0 >/dev/null || exit
     # shellcheck disable=SC2016 # the variables are of the template
     until_gone ko "$operator" "$(ko get deployment "$operator" \
-      -o 'go-template={{range $k, $v := .spec.selector.matchLabels}}{{$k}}={{$v}},{{end}}' | sed 's/,$//')" || exit
-    for d in $deployments; do unpacked "$d"; k scale deployment "$name" --replicas=0 >/dev/null || exit; done
+      -o 'go-template={{range $k, $v := .spec.selector.matchLabels}}{{$k}}={{$v}},{{end}}' | sed 's/,$//')" 0 || exit
     for d in $deployments; do
       unpacked "$d"
-      until_gone k "$name" "$selector" || exit
+      if [ "$pod" ]; then
+        available "$name" "$replicas" || {
+          echo "deployment $name has fewer than $replicas available pods: Kubernetes would not end $pod first" >&2
+          exit 1; }
+        k annotate pod "$pod" "$deletion_cost=$lowest_cost" --overwrite >/dev/null || exit
+        # Kubernetes might see the new number of replicas before the cost
+        sleep "$pause"; fi
+      k scale deployment "$name" "--replicas=$left" >/dev/null || exit; done
+    for d in $deployments; do
+      unpacked "$d"
+      until_gone k "$name" "$selector" "$left" "$pod" || exit
       k label deployment "$name" cbt-plugins=stopped --overwrite >/dev/null || exit; done
     # while a daemon ends somebody may have started the operator
-    until_gone ko "$operator" cbt-plugins=none ;;
+    until_gone ko "$operator" cbt-plugins=none 0 ;;
   start)
     status=0
     for d in ${deployments:?}; do
       unpacked "$d"
       mark=$(field "$name" metadata.labels.cbt-plugins) n=$(field "$name" spec.replicas) || { status=1; continue; }
-      if [ "$mark" = stopped ] && [ "$n" != 0 ]; then
-        t=$(k get pods -l "$selector" -o 'jsonpath={.items[0].metadata.creationTimestamp}')
+      if [ "$mark" = stopped ] && [ "$n" != "$left" ]; then
+        t=$(k get pods -l "$selector" --sort-by=.metadata.creationTimestamp \
+          -o 'jsonpath={.items[-1:].metadata.creationTimestamp}')
         echo "deployment $name was scaled back to $n during the fault" >&2
         [ -z "$t" ] || echo "fired $(date -d "$t" +%s.0) $(date +%s.0)"; fi
+      [ -z "$pod" ] || restore_cost || status=1
       k scale deployment "$name" "--replicas=$replicas" >/dev/null || status=1; done
     [ "$status" = 0 ] || exit 1
     for d in $deployments; do
@@ -68,6 +115,7 @@ case $action in
     for d in ${deployments:?}; do
       unpacked "$d"
       [ "$(field "$name" spec.replicas)" = "$replicas" ] && available "$name" "$replicas" || exit
+      [ -z "$pod" ] || has_own_cost || exit
       mark=$(field "$name" metadata.labels.cbt-plugins) && [ -z "$mark" ] || exit; done
     others=$(marked) && kept=$(kept_by_operator) || exit
     [ -z "$others" ] && [ -n "$kept" ] || echo settled ;;
@@ -76,6 +124,6 @@ case $action in
     for d in ${deployments:?}; do
       unpacked "$d"
       a=$(field "$name" status.availableReplicas) || exit
-      [ "${a:-0}" = 0 ] || n=$((n + 1)); done
+      [ "${a:-0}" -le "$left" ] || n=$((n + 1)); done
     echo "$n" ;;
 esac

@@ -46,7 +46,8 @@ class OpenFault:
         """Return the daemons that are down, or will be as soon as the cluster notices."""
         if self.taken.out:
             return ()
-        return tuple(name for name in self.taken.daemons if not (self.seen and self._is_up(facts, name)))
+        lost = (name for name in self.taken.daemons if name not in self.taken.shared)
+        return tuple(name for name in lost if not (self.seen and self._is_up(facts, name)))
 
     @staticmethod
     def _is_up(facts: Facts, name: DaemonName) -> bool:

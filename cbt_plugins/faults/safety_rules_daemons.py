@@ -129,6 +129,8 @@ def fewer_gateways(case: FaultCase) -> Iterator[str]:
     if nodes.hit and nodes.left:
         lost = f"requests to {', '.join(nodes.hit)} would fail"
         yield f"{len(nodes.left)} of {nodes.total} nodes with RADOS gateways would be left; {lost}"
+    if case.taken.shared:
+        yield f"of several gateways, one would be down: {names(case.taken.shared)}; its requests in flight may fail"
 
 
 def _gateways(case: FaultCase) -> _Gateways:
@@ -148,7 +150,8 @@ def _gateways(case: FaultCase) -> _Gateways:
 
     before = [node for node in nodes if is_served(node, case.nodes_gone, case.daemons_gone)]
     taken, gone = case.taken, case.daemons_gone
-    left = [node for node in before if is_served(node, taken.nodes, {*gone, *taken.daemons})]
+    stopped = {*gone, *taken.daemons}.difference(taken.shared)
+    left = [node for node in before if is_served(node, taken.nodes, stopped)]
     return _Gateways(len(nodes), [node for node in before if node not in left], left)
 
 

@@ -58,7 +58,7 @@ class Service:
     unit: str = ""  # unit of systemd, also under cephadm
     process: Optional[DaemonProcess] = None
     endpoints: Tuple[str, ...] = ()  # endpoints of a gateway such as "127.0.0.1:7480", for commands on its node
-    instances: int = 1  # daemons of this name, which start and stop together: gateways of Rook
+    instances: int = 1  # daemons of this name: gateways of Rook
 
 
 class ServiceManager:
@@ -168,7 +168,10 @@ class BareProcess(ServiceManager):
 
 
 class Rook(ServiceManager):
-    """Deployments of Rook, by kubectl on the machine that leads the run; `unit` is "NAME:REPLICAS:SELECTOR"."""
+    """Deployments of Rook, by kubectl on the machine that leads the run; `unit` is "NAME:REPLICAS:SELECTOR[:POD:COST]".
+
+    With a POD the deployment loses only this pod (rook_gateways.py).
+    """
 
     def find_services(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
         kubernetes = scene.ceph.kubernetes

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kube_api import KubeApi, Workload
 from kube_rights import Right, granted, user_of
-from rook_scene import perform
+from rook_scene import GATEWAY, OSD3, perform
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
@@ -24,6 +24,8 @@ from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
 from cbt_plugins.tools.__main__ import main
 
 OPERATOR, TOOLBOX = "rook-ceph-operator", "rook-ceph-tools"
+#: a deployment of two gateways
+GATEWAYS = "rook-ceph-rgw-my-store-a"
 ACCOUNT = user_of("rook-ceph", "cbt-plugins")
 FILE = """
 cluster:
@@ -70,6 +72,9 @@ def api() -> Iterator[KubeApi]:
         server.deployment(TOOLBOX, here, "node0", app=TOOLBOX)
         labels = {"app": "rook-ceph-osd", "ceph-osd-id": "3"}
         server.deployment("rook-ceph-osd-3", here, "node3", **labels)
+        labels = {"app": "rook-ceph-rgw", "rook_object_store": "my-store"}
+        server.deployment(GATEWAYS, here, "node3", **labels)
+        server.add_replica(GATEWAYS, "node4", here)
         server.put("nodes", "node3", spec={})
         server.secret("keys", AccessKey="A")
         server.secret("others", AccessKey="B")
@@ -102,11 +107,11 @@ def section(api: KubeApi, folder: Path) -> Dict[str, Any]:
     return cluster
 
 
-def with_a_fault(kind: str) -> str:
+def with_a_fault(kind: str, daemon: DaemonName) -> str:
     """Return the file with a fault of this kind."""
-    if kind == "stop":
+    if (kind, daemon) == ("stop", OSD3):
         return FILE
-    target = "nodes: [node3]" if kind == "node_drain" else "osds: [3]"
+    target = "nodes: [node3]" if kind == "node_drain" else f"daemons: [{daemon}]"
     head, _, keys = FILE.partition("  osdfailure:\n")
     s3 = keys.splitlines()[0]
     events = f"[{{at: 1s, fault: {{label: a, kind: {kind}, {target}}}}}, {{at: 5s, undo: a}}]"
@@ -115,17 +120,17 @@ def with_a_fault(kind: str) -> str:
     return f"{head}  warp:\n{s3}\n    engine: cbt-load\n    size: 64KiB\n    workers: 4\n{phases}"
 
 
-def injected_and_undone(ceph: Ceph, kind: str) -> None:
-    """Do all that a fault on node3 or its OSD asks the API server for."""
-    osd = DaemonName("osd", "3")
+def injected_and_undone(ceph: Ceph, kind: str, daemon: DaemonName) -> None:
+    """Do all that a fault on node3 or its daemon asks the API server for."""
     answers: Dict[str, Any] = {"mon metadata": [], "mgr metadata": [], "mds metadata": []}
     answers["osd metadata"] = [{"id": 3, "hostname": "node3"}]
     answers["osd tree"] = {"nodes": [{"id": -1, "type": "host", "name": "a", "children": [3]}]}
     answers["osd dump"] = {"osds": [{"osd": 3, "up": 1, "in": 1, "weight": 1.0, "down_at": 5}]}
-    answers["service dump"] = {"services": {}}
+    gateway = {"gid": 1, "metadata": {"id": GATEWAY.id, "hostname": "node3"}} if daemon == GATEWAY else {}
+    answers["service dump"] = {"services": {"rgw": {"daemons": {"1": gateway}}}}
     name = f"r{os.getpid()}-a"  # of a file in /run/cbt-plugins: the restart of an OSD is not repeated
     scene = Scene(ceph, Facts(answers), ("node3",), name, ClusterLimits(pause=0.1))
-    targets = Targets(("node3",) if kind == "node_drain" else (), (osd,), ("osd.3",))
+    targets = Targets(("node3",) if kind == "node_drain" else (), (daemon,), (str(daemon),))
     (step,) = kinds.make(kind, {}).steps(scene, targets)
     try:
         perform(step.inject, step.took)
@@ -144,12 +149,16 @@ esac
 """
 
 
-@pytest.mark.parametrize("kind", ["stop", "read_errors", "delete_pod", "node_drain"])
+@pytest.mark.parametrize(
+    ("kind", "daemon"),
+    [("stop", OSD3), ("stop", GATEWAY), ("read_errors", OSD3), ("delete_pod", OSD3), ("node_drain", OSD3)],
+    ids=lambda value: str(value),
+)
 def test_the_rights_are_those_of_a_run(
-    api: KubeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+    api: KubeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, daemon: DaemonName
 ) -> None:
     """All that a run with a fault asks for is allowed, and nothing is allowed that it does not ask for."""
-    applied(api, tmp_path, manifest(tmp_path, capsys, text=with_a_fault(kind)))
+    applied(api, tmp_path, manifest(tmp_path, capsys, text=with_a_fault(kind, daemon)))
     cluster = section(api, tmp_path)
     api.used.clear()
     remote = Remote.of_cluster(cluster, {})
@@ -161,11 +170,12 @@ def test_the_rights_are_those_of_a_run(
     assert (kubernetes.secret("keys", "AccessKey"), kubernetes.secret("claim", "SecretKey", "apps")) == ("A", "B")
     with pytest.raises(KubernetesError, match=r'User ".*:cbt-plugins" cannot get resource "secrets"'):
         kubernetes.secret("others", "AccessKey")
-    program, before = tmp_path / "ceph", api.pods_of("rook-ceph-osd-3")
+    deployment, pods = (GATEWAYS, 2) if daemon == GATEWAY else ("rook-ceph-osd-3", 1)
+    program, before = tmp_path / "ceph", api.pods_of(deployment)
     program.write_text(CEPH)
     program.chmod(0o755)
-    injected_and_undone(Ceph(remote, {**cluster, "ceph_cmd": str(program)}), kind)
-    assert len(api.pods_of("rook-ceph-osd-3")) == 1 and api.pods_of("rook-ceph-osd-3") != before
+    injected_and_undone(Ceph(remote, {**cluster, "ceph_cmd": str(program)}), kind, daemon)
+    assert len(api.pods_of(deployment)) == pods and api.pods_of(deployment) != before
     by_kubectl_before_1_31 = {Right(ACCOUNT, where, "get", "pods/exec", "*") for where in ("rook-ceph", "load")}
     asked = {(right.namespace, right.verb, right.resource) for right in api.used if right.user == ACCOUNT}
     rights = set(granted(api.objects, ACCOUNT))
@@ -179,6 +189,7 @@ def test_the_rights_are_those_of_a_run(
         "node_drain": ("create", "pods/eviction"),
     }
     assert {right for right in set(changes.values()) if ("rook-ceph", *right) in asked} == {changes[kind]}
+    assert (("rook-ceph", "patch", "pods") in asked) == (daemon == GATEWAY)
     assert {right.name for right in rights if right.resource == "secrets"} == {"keys", "claim"}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+import itertools
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Iterator, List, Sequence, Set
+from typing import Any, Dict, Iterator, List, Sequence, Set
 
 import pytest
 from kube_api import KubeApi, Workload
@@ -17,6 +17,7 @@ from cbt_plugins.faults import kind as kinds
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import DaemonName
 from cbt_plugins.faults.node_shell import fired
+from cbt_plugins.faults.rook_gateways import DELETION_COST
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Command, FaultError
@@ -200,26 +201,132 @@ def test_a_pod_that_is_deleted_is_made_anew(rook: Rook) -> None:
     assert all("/scale" not in row for row in rook.api.requests)
 
 
-def test_of_several_gateways_of_one_name_one_pod_is_deleted_and_none_is_stopped(rook: Rook) -> None:
-    deployment = "rook-ceph-rgw-my-store-a"
-    namespace, pods = rook.api.namespace, rook.api.objects["pods"]
-    (first,) = rook.api.pods_of(deployment)
-    rook.api.objects["deployments"][namespace, deployment]["spec"]["replicas"] = 2
-    other = copy.deepcopy(pods[namespace, first])
-    about = {key: other["metadata"][key] for key in ("labels", "annotations")}
-    rook.api.put("pods", "another", spec={**other["spec"], "nodeName": "node6"}, **about)
-    gateway = Targets((), (GATEWAY,), (str(GATEWAY),))
-    with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: one deployment has 2 gateways of this name, and all"):
-        kinds.make("stop", {}).steps(rook.scene(), gateway)
-    (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), gateway)
-    assert reply_to(step.took[0]) == "there\n"
+STORE = "rook-ceph-rgw-my-store-a"
+LOWEST = "-2147483648"
+TARGETS = Targets((), (GATEWAY,), (str(GATEWAY),))
+
+
+def two_gateways(rook: Rook) -> List[str]:
+    """Give the store another gateway, on node6; return the pods, the older first."""
+
+    rook.running.add("another")
+    other = Workload(list, lambda: rook.running.add("another"), lambda: rook.running.discard("another"))
+    rook.api.add_replica(STORE, "node6", other)
+    return rook.api.pods_of(STORE)
+
+
+def costs(rook: Rook) -> Dict[str, str]:
+    """Return pod -> its deletion cost."""
+    by_pod = {name: rook.api.objects["pods"][rook.api.namespace, name] for name in rook.api.pods_of(STORE)}
+    annotations = {name: pod["metadata"]["annotations"] for name, pod in by_pod.items()}
+    return {name: values[DELETION_COST] for name, values in annotations.items() if DELETION_COST in values}
+
+
+def test_of_several_gateways_one_stops(rook: Rook) -> None:
+    """The one on the node, although Kubernetes would rather end the younger pod; the operator goes first."""
+    first, second = two_gateways(rook)
+    kind = kinds.make("stop", {})
+    (step,) = kind.steps(rook.scene(), TARGETS)
+    assert step.node == "node5" and f":{first}:" in step.former["units"][0]
+    assert kind.blast_radius(rook.scene(), TARGETS).shared == (GATEWAY,)
+    rook.api.requests.clear()
     perform(step.inject, step.took)
-    assert (namespace, "another") in pods and (namespace, first) not in pods
-    for name in rook.api.pods_of(deployment):
+    assert STORE not in rook.running and "another" in rook.running
+    assert rook.api.pods_of(STORE) == [second] and (rook.api.replicas(STORE), rook.api.replicas(OPERATOR)) == (1, 0)
+    changes = [row.partition("?")[0].split("/")[-2:] for row in rook.api.requests if row.startswith("PATCH")]
+    assert changes.index([OPERATOR, "scale"]) < changes.index(["pods", first]) < changes.index([STORE, "scale"])
+    for _ in range(2):  # an undo may be repeated
+        perform(step.undo, step.checks)
+    assert {STORE, "another"} < rook.running and not costs(rook)
+    assert (rook.api.replicas(STORE), rook.api.replicas(OPERATOR)) == (2, 1)
+
+
+@pytest.mark.long
+def test_a_stop_of_one_gateway_that_was_cut_short_is_undone(rook: Rook) -> None:
+    """Whatever it had changed; each pod that is left has its own deletion cost again, or none."""
+    two_gateways(rook)
+    log, seen = rook.folder / "calls", []
+    for calls in itertools.count(1):
+        pods, cost = rook.api.pods_of(STORE), {DELETION_COST: "7"} if calls % 2 else {}
+        for pod in pods:
+            annotations = rook.api.objects["pods"][rook.api.namespace, pod]["metadata"]["annotations"]
+            annotations.pop(DELETION_COST, None)
+            annotations.update(cost)
+        (step,) = kinds.make("stop", {}).steps(rook.scene(), TARGETS)
+        log.write_text("")
+        count = f"echo >>{log}; [ $(wc -l <{log}) -le {calls} ] || {{ kill -9 $$; exit 1; }}"
+        program = f'kubectl() {{ {count}; command kubectl "$@"; }}\n{step.inject[0].text}'
+        cut = subprocess.run(["sh", "-c", program], capture_output=True, timeout=120)
+        seen.append((LOWEST in costs(rook).values(), rook.api.replicas(STORE)))
+        perform(step.undo, step.checks)
+        wait_for(lambda: len(rook.api.pods_of(STORE)) == 2 and OPERATOR in rook.running, "the pods")
+        left = set(pods) & set(rook.api.pods_of(STORE))
+        assert {pod: value for pod, value in costs(rook).items() if pod in pods} == {
+            pod: value for pod in left for value in cost.values()
+        }, calls
+        if cut.returncode == 0:
+            break
+        assert cut.returncode == -9
+    assert {(False, 2), (True, 2), (False, 1)} <= set(seen), seen
+
+
+def test_a_gateway_that_kubernetes_would_not_end_is_not_stopped(rook: Rook) -> None:
+    first, second = two_gateways(rook)
+    pods = rook.api.objects["pods"]
+    ready = pods[rook.api.namespace, second]["status"]["conditions"][0]
+    ready["status"] = "False"
+    with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: 1 of 2 gateways of this name are ready, and Kubernetes"):
+        kinds.make("stop", {}).steps(rook.scene(), TARGETS)
+    ready["status"] = "True"
+    (step,) = kinds.make("stop", {}).steps(rook.scene(), TARGETS)
+    pods[rook.api.namespace, second]["metadata"]["annotations"][DELETION_COST] = LOWEST
+    done = rook.do(step.inject)
+    assert (done.returncode, done.stderr) == (1, f"Kubernetes has ended another pod than {first}\n")
+    perform(step.undo, step.checks)
+    assert first in rook.api.pods_of(STORE) and len(rook.api.pods_of(STORE)) == 2
+    rook.deployment(STORE)["status"]["availableReplicas"] = 1
+    done = rook.do(step.inject)
+    assert done.returncode == 1 and f"{STORE} has fewer than 2 available pods" in done.stderr
+    assert rook.api.replicas(STORE) == 2 and not costs(rook)
+
+
+def test_a_gateway_that_the_operator_starts_again_is_noticed(rook: Rook) -> None:
+    two_gateways(rook)
+    (step,) = kinds.make("stop", {}).steps(rook.scene(), TARGETS)
+    perform(step.inject, step.took)
+    rook.deployment(OPERATOR)["spec"]["replicas"] = 1
+    rook.api.scaled(rook.deployment(OPERATOR), 0)
+    wait_for(lambda: len(rook.api.pods_of(STORE)) == 2, "the operator's work")
+    done = rook.do(step.undo)
+    assert (fired(done.stdout) or 0) < 60
+    assert (done.returncode, done.stderr) == (0, f"deployment {STORE} was scaled back to 2 during the fault\n")
+
+
+def test_a_stop_of_one_gateway_needs_a_right_for_its_pod(rook: Rook) -> None:
+    rook.api.refused["viewer"] = [("patch", "pods")]
+    assert kinds.make("stop", {}).steps(rook.scene(as_user="viewer"), TARGETS)
+    two_gateways(rook)
+    with pytest.raises(FaultError, match="no right to patch pods: "):
+        kinds.make("stop", {}).steps(rook.scene(as_user="viewer"), TARGETS)
+
+
+def test_of_several_gateways_one_pod_is_deleted(rook: Rook) -> None:
+    first, second = two_gateways(rook)
+    namespace, pods = rook.api.namespace, rook.api.objects["pods"]
+    kind = kinds.make("delete_pod", {})
+    (step,) = kind.steps(rook.scene(), TARGETS)
+    assert reply_to(step.took[0]) == "there\n"
+    assert kind.blast_radius(rook.scene(), TARGETS).shared == (GATEWAY,)
+    perform(step.inject, step.took)
+    assert (namespace, second) in pods and (namespace, first) not in pods
+    wait_for(lambda: len(rook.api.pods_of(STORE)) == 2, "another pod")
+    for name in rook.api.pods_of(STORE):
         pods[namespace, name]["spec"]["nodeName"] = "node6"
-    pods[namespace, "another"]["spec"]["nodeName"] = "node5.example.com"
-    (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), gateway)
-    assert " pods another " in step.inject[0].text
+    with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: no pod on node5 has the labels app=rook-ceph-rgw,"):
+        kinds.make("delete_pod", {}).steps(rook.scene(), TARGETS)
+    pods[namespace, second]["spec"]["nodeName"] = "node5.example.com"
+    (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), TARGETS)
+    assert f" pods {second} " in step.inject[0].text
 
 
 def test_the_uid_of_a_pod_is_no_shell_text(rook: Rook, tmp_path: Path) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, List, Optional, Sequence
+from dataclasses import replace
+from typing import Any, List, Optional, Sequence, Tuple
 
 from pydantic import Field
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults import daemon_effects
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import Kind, KindOptions, Seconds
+from cbt_plugins.faults.rook_gateways import gateway_pods
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import ROOK, Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
-from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import DAEMON_TYPES
 
 #: what takes the orders of the other kinds in a cluster of Rook; a drain moves or stops them
@@ -51,23 +53,28 @@ class DeletePod(Kind):
         )
 
     options: Options
+    _shared: Tuple[DaemonName, ...] = ()  # set by `steps`
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         kubernetes = _kubernetes(scene, "delete_pod")
         services = _find(scene, kubernetes, targets.daemons, "pod")
         return [self._step(scene, kubernetes, service) for service in services]
 
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return replace(super().blast_radius(scene, targets), shared=self._shared)
+
     def _step(self, scene: Scene, kubernetes: Kubernetes, service: Service) -> Step:
         selector = service.unit.rpartition(":")[2]
+        chosen = ["-l", selector]
         try:
-            pods = kubernetes.get("pods", "-l", selector)["items"]
+            if service.instances > 1:
+                of_name = gateway_pods(kubernetes, service)
+                pods, chosen = [of_name.chosen], [of_name.name]
+                self._shared += (service.name,) if of_name.ready > 1 else ()
+            else:
+                pods = kubernetes.get("pods", "-l", selector)["items"]
         except KubernetesError as error:
             raise FaultError(str(error)) from error
-        chosen = ["-l", selector]
-        if service.instances > 1:
-            table = HostTable((service.node,))
-            pods = [pod for pod in pods if table.find(str(pod["spec"].get("nodeName")))][:1]
-            chosen = [str(pod["metadata"]["name"]) for pod in pods]
         uids = [str(pod["metadata"]["uid"]) for pod in pods]
         if not uids:
             raise FaultError(f"{service.name}: no pod on {service.node} has the labels {selector}")

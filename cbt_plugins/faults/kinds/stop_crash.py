@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 from cbt_plugins.faults import daemon_effects, service_managers
-from cbt_plugins.faults.cluster_facts import names
+from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import Kind, ServiceOptions
+from cbt_plugins.faults.rook_gateways import one_of_each
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
-from cbt_plugins.faults.step import Command, FaultError, Step
+from cbt_plugins.faults.step import Command, Step
 from cbt_plugins.plan import DAEMON_TYPES
 
 
@@ -18,8 +21,8 @@ class Stop(Kind):
 
     A bare `process` is started again with its former command line. Orders to `cephadm` are repeated for up to 3 minutes
     until their effect is seen; mons and mgrs of cephadm are stopped and started by their units. With
-    `cluster: kubernetes:` the service manager is `rook`. An RGW first refuses new connections, then waits for
-    requests in flight, for up to `rgw_exit_timeout_secs` (120 s).
+    `cluster: kubernetes:` the service manager is `rook`; of several RGWs of one name, one stops. An RGW first refuses
+    new connections, then waits for requests in flight, for up to `rgw_exit_timeout_secs` (120 s).
     """
 
     daemon_types = DAEMON_TYPES
@@ -27,20 +30,21 @@ class Stop(Kind):
     Options = ServiceOptions
     options: ServiceOptions
     verb = "stop"
+    _shared: Tuple[DaemonName, ...] = ()  # set by `steps`
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         services_by_node = service_managers.find_services(scene, targets.daemons, self.options.service_manager or "")
+        self._shared = tuple(s.name for of_node in services_by_node.values() for s in of_node if s.instances > 1)
         return [
-            self._step(scene, targets, f"{scene.name}-{i}", node_services)
+            self._step(scene, targets, f"{scene.name}-{i}", one_of_each(scene, node_services))
             for i, node_services in enumerate(services_by_node.values(), 1)
         ]
 
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return replace(super().blast_radius(scene, targets), shared=self._shared)
+
     def _step(self, scene: Scene, targets: Targets, name: str, node_services: Sequence[Service]) -> Step:
         node, daemons = node_services[0].node, [service.name for service in node_services]
-        for service in node_services:
-            if service.instances > 1:
-                text = f"one deployment has {service.instances} gateways of this name, and all would stop"
-                raise FaultError(f"{service.name}: {text}: use delete_pod or node_drain, or set gateway.instances: 1")
         osds = [int(daemon.id) for daemon in daemons if daemon.type == "osd"]
         how = {"service_manager": node_services[0].manager, "units": [service.unit for service in node_services]}
         watch = daemon_effects.effect_measurement(scene, node_services, targets.daemons, name)
