@@ -24,6 +24,8 @@ from .command import CommandError, explain
 #: has Python 3, sh and timeout; the programs of the load are copied into it
 _IMAGE = "docker.io/library/python:3.11-slim"
 _ACCOUNT, _LABEL = "cbt-plugins", "cbt-plugins-client"
+#: of pods and Jobs with names: a DaemonSet would adopt, and delete, a pod that has its label
+_NAMED_LABEL = "cbt-plugins-named-client"
 _OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
 _SECRET = "secret:"
 #: where rights for objects without a namespace are
@@ -97,11 +99,11 @@ class _Clients:
             yield self._daemon_set(namespace, labels, nodes)
 
     def _single(self, kind: str, name: str, pod: Pod) -> Object:
-        metadata = {"name": name, "namespace": pod.namespace, "labels": {"app": _LABEL}}
+        metadata = {"name": name, "namespace": pod.namespace, "labels": {"app": _NAMED_LABEL}}
         spec = self._pod_spec({}, spread=True)
         if kind != "job":
             return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        template = {"metadata": {"labels": {"app": _LABEL}}, "spec": spec}
+        template = {"metadata": {"labels": {"app": _NAMED_LABEL}}, "spec": spec}
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -130,7 +132,7 @@ class _Clients:
             near["namespaces"] = [self.kubernetes.namespace]
             apart["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
         if spread:
-            others = {"labelSelector": {"matchLabels": {"app": _LABEL}}, "topologyKey": _HOST}
+            others = {"labelSelector": {"matchLabels": {"app": _NAMED_LABEL}}, "topologyKey": _HOST}
             preferred = [{"weight": 100, "podAffinityTerm": others}]
             apart.setdefault("podAntiAffinity", {})["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
         folder = str(self.config.cluster.get("tmp_dir") or "/tmp/cbt")

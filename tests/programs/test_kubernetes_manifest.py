@@ -226,6 +226,9 @@ def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert sticky["volumeMounts"] == container["volumeMounts"] and sticky["resources"] == container["resources"]
         assert sticky["securityContext"]["runAsUser"] == 0, "the owner of an emptyDir"
     assert [spec["restartPolicy"] for spec in specs] == ["Never", "Never", "Always"]
+    selector = daemons["spec"]["selector"]["matchLabels"].items()
+    for metadata in (pod["metadata"], job["spec"]["template"]["metadata"]):
+        assert not selector <= metadata["labels"].items(), "the DaemonSet would adopt the pod"
     chosen = specs[2]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     # Kubernetes refuses a field with several values
     assert [term["matchFields"][0]["values"] for term in chosen["nodeSelectorTerms"]] == [["worker8"], ["worker9"]]
