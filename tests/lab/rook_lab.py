@@ -81,6 +81,16 @@ class RookLab:
         done = self.lab.exec(node, self._lines[daemon])
         assert done.returncode == 0, done.stderr
 
+    def share_gateways(self, first: str, second: str) -> None:
+        """Give the deployment of a gateway the pod of another one too, as with `gateway.instances: 2`."""
+        former = f"rook-ceph-{second.replace('.', '-')}"
+        with self.api.lock:
+            del self.api.objects["deployments"][self.api.namespace, former]
+            for pod in self.api.pods_of(former):
+                self.api.delete_pod(pod)
+        node = self.daemons[second]
+        self.api.add_replica(f"rook-ceph-{first.replace('.', '-')}", node, self._workload(node, second))
+
     def close(self) -> None:
         """End the server; a daemon that is stopped runs again."""
         self.api.close()

@@ -251,6 +251,17 @@ def rgw_stop(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
     return scaled(pods, "rgw.rgw1", lambda: answering(pods) == ["rgw2"])
 
 
+def one_of_two_rgws(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
+    """The gateway of the target's node ends, not the younger pod of the same deployment."""
+    pods.rook.share_gateways("rgw.rgw1", "rgw.rgw2")
+
+    def in_force() -> bool:
+        replicas = [pods.rook.api.replicas(name) for name in ("rook-ceph-rgw-rgw1", "rook-ceph-operator")]
+        return replicas == [1, 0] and not pods.rook.runs("rgw.rgw1") and answering(pods) == ["rgw2"]
+
+    return inject("stop", "rgw.rgw1"), in_force
+
+
 def pod_deletion(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
     """Kubernetes makes another pod at once, and the operator stays."""
     before = pods.rook.api.pods_of("rook-ceph-osd-3")
@@ -275,6 +286,7 @@ FAULTS: Dict[str, Callable[[PodFaults], Tuple[str, Callable[[], bool]]]] = {
     "stop of a mon": mon_stop,
     "stop of the active mgr": mgr_stop,
     "stop of an RGW": rgw_stop,
+    "stop of one of two RGWs": one_of_two_rgws,
     "delete_pod": pod_deletion,
     "node_drain": drain,
     "failover of the active mgr": mgr_failover,

@@ -22,20 +22,25 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 import yaml
-from rook_scene import DEPLOYMENTS, OPERATOR, OSD3, OSD4, perform, rook_scene
+from rook_scene import DEPLOYMENTS, GATEWAY, OPERATOR, OSD3, OSD4, perform, rook_scene
 
 from cbt_plugins.cluster.clock_offsets import offsets
-from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.cluster.kubernetes import CLIENT_LABEL, Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import make_own
 from cbt_plugins.faults import kind as kinds
 from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.rook_gateways import DELETION_COST
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.tools.__main__ import main
 
 CONSENT, IMAGE, FOLDER, LIMIT = "CBT_PLUGINS_KUBERNETES", "CBT_PLUGINS_IMAGE", "/var/tmp/cbt", 120.0
 OWN = "own"
-CLIENT, GOING, ABSENT = "client1", "going", "absent"
+CLIENT, GOING, ABSENT, APART = "client1", "going", "absent", "apart"
+HOST = "kubernetes.io/hostname"
+#: a client whose pod is the one of a Job
+WORKER = "worker"
+GATEWAYS = "rook-ceph-rgw-my-store-a"
 SECTION: Dict[str, Any] = {
     "rgwtest": {
         "admin": "none",
@@ -77,19 +82,32 @@ def namespace() -> Iterator[str]:
         kubectl("delete", "namespace", name, "--timeout=300s")
 
 
+@pytest.fixture(scope="module")
+def node() -> str:
+    """A node that takes pods; the label of its host name is its name."""
+    nodes = json.loads(kubectl("get", "nodes", "-o", "json"))["items"]
+    free = [each["metadata"] for each in nodes if not each["spec"].get("taints")]
+    return next(str(each["name"]) for each in free if each["labels"][HOST] == each["name"])
+
+
 def pods(*names: str) -> Dict[str, Any]:
     return {"clients": list(names), "head": names[0], "osds": ["nobody"], "mons": ["nobody"], "transport": "kubectl"}
 
 
 @pytest.fixture(scope="module")
-def cluster(namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
-    """The section of a file whose clients are pods that run."""
+def cluster(namespace: str, node: str, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
+    """The section of a file whose clients are pods that run: two by their names, one of a Job, one of a DaemonSet."""
     folder = tmp_path_factory.mktemp("manifest")
     kubernetes = {"context": Kubernetes.present_context(), "namespace": namespace}
-    section = {"user": "root", **pods(CLIENT, GOING), "iterations": 1, "tmp_dir": FOLDER, "kubernetes": kubernetes}
+    kubernetes["pods"] = {WORKER: f"job/{WORKER}", node: CLIENT_LABEL}
+    clients = pods(CLIENT, GOING, WORKER, node)
+    section = {"user": "root", **clients, "iterations": 1, "tmp_dir": FOLDER, "kubernetes": kubernetes}
     (folder / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
-    apply(folder, "--cpu", "250m", "--memory", "256Mi")
-    kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", f"pod/{CLIENT}", f"pod/{GOING}")
+    apply(folder, "--cpu", "150m", "--memory", "256Mi", "--node-selector", f"{HOST}={node}")
+    names = (f"pod/{CLIENT}", f"pod/{GOING}")
+    kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", *names)
+    kubectl("-n", namespace, "wait", "--for=jsonpath={.status.ready}=1", "--timeout=300s", f"job/{WORKER}")
+    kubectl("-n", namespace, "rollout", "status", "daemonset/cbt-plugins-client", "--timeout=300s")
     return section
 
 
@@ -116,6 +134,20 @@ def test_output_errors_and_status_come_apart(remote: Remote) -> None:
     for name, status in (("INT", 130), ("KILL", 137), ("TERM", 143)):
         assert remote.run([CLIENT], f"kill -{name} $$", check=False)[CLIENT].status == status
     assert remote.run([CLIENT], "sleep 1000", timeout=1.0, check=False)[CLIENT].status == 124
+
+
+def test_each_client_is_a_pod_of_its_own(remote: Remote, namespace: str, node: str) -> None:
+    """Also the Job's, and the one of the DaemonSet, which adopts no other pod; all run on the chosen node."""
+    clients = (CLIENT, GOING, WORKER, node)
+    names = {client: result.stdout.strip() for client, result in remote.run(clients, "uname -n").items()}
+    items = json.loads(kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]
+    by_owner = {
+        each["metadata"]["name"]: [owner["kind"] for owner in each["metadata"].get("ownerReferences", ())]
+        for each in items
+        if each["spec"]["nodeName"] == node
+    }
+    owners = {client: by_owner.get(name) for client, name in names.items()}
+    assert owners == {CLIENT: [], GOING: [], WORKER: ["Job"], node: ["DaemonSet"]}, names
 
 
 def test_files_go_and_come_back(remote: Remote, tmp_path: Path) -> None:
@@ -166,6 +198,25 @@ def test_an_image_that_cannot_be_pulled_is_named(cluster: Dict[str, Any], namesp
     with pytest.raises(RemoteError) as raised:
         Remote.of_cluster(section, {}).run([ABSENT], "true")
     assert re.search(rf"of pod {ABSENT} waits: (ErrImagePull|ImagePullBackOff): ", str(raised.value))
+
+
+def test_no_client_runs_beside_an_osd(cluster: Dict[str, Any], namespace: str, node: str, tmp_path: Path) -> None:
+    """A pod with the label of Rook's OSDs keeps a client from its node; the client runs when it has gone."""
+    image = kubectl("-n", namespace, "get", "pod", CLIENT, "-o", "jsonpath={.spec.containers[0].image}")
+    container = {"name": "osd", "image": image, "command": ["sleep", "infinity"]}
+    osd = {"terminationGracePeriodSeconds": 1, "nodeName": node, "containers": [container]}
+    labels = {"app": "rook-ceph-osd", "ceph-osd-id": "9"}
+    create({"kind": "Pod", "metadata": {"name": "osd9", "labels": labels}, "spec": osd}, "-n", namespace)
+    kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", "pod/osd9")
+    section = {**cluster, **pods(APART)}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
+    apply(tmp_path, "--away-from-osds", "--cpu", "50m", "--memory", "32Mi", "--node-selector", f"{HOST}={node}")
+    condition = "--for=jsonpath={.status.conditions[0].reason}=Unschedulable"
+    kubectl("-n", namespace, "wait", condition, "--timeout=120s", f"pod/{APART}")
+    with pytest.raises(RemoteError, match=f"pod {APART} is on no node: Unschedulable: .*anti-affinity"):
+        Remote.of_cluster(section, {}).run([APART], "true")
+    kubectl("-n", namespace, "delete", "pod", "osd9")
+    kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", f"pod/{APART}")
 
 
 def test_a_pod_that_goes_is_a_lost_connection(cluster: Dict[str, Any], namespace: str) -> None:
@@ -222,6 +273,31 @@ def test_daemons_of_rook_are_stopped_and_started(rook: Scene, namespace: str) ->
     for _ in range(2):  # an undo may be repeated
         perform(service_managers.start(rook, other), service_managers.MANAGERS["rook"].settled(rook, other))
     assert sorted(uids(namespace)) == sorted(DEPLOYMENTS) and OPERATOR in uids(namespace)
+
+
+def test_one_of_two_gateways_is_stopped(cluster: Dict[str, Any], rook: Scene, namespace: str) -> None:
+    """The older pod ends, although Kubernetes itself would end the younger one."""
+    kubectl("-n", namespace, "scale", f"deployment/{GATEWAYS}", "--replicas=2")
+    kubectl("-n", namespace, "rollout", "status", f"deployment/{GATEWAYS}", "--timeout=300s")
+
+    def gateways() -> List[Dict[str, Any]]:
+        items = json.loads(kubectl("-n", namespace, "get", "pods", "-l", "app=rook-ceph-rgw", "-o", "json"))["items"]
+        items.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        return [pod for pod in items if not pod["metadata"].get("deletionTimestamp")]
+
+    older, younger = (str(pod["metadata"]["uid"]) for pod in gateways())
+    scene = rook_scene(
+        {**cluster["kubernetes"], "operator_namespace": namespace}, "a", "b", gateways()[0]["spec"]["nodeName"]
+    )
+    (step,) = kinds.make("stop", {}).steps(scene, Targets((), (GATEWAY,), (str(GATEWAY),)))
+    perform(step.inject, step.took)
+    assert [pod["metadata"]["uid"] for pod in gateways()] == [younger] and OPERATOR not in uids(namespace)
+    for _ in range(2):  # an undo may be repeated
+        perform(step.undo, step.checks)
+    back = [pod["metadata"] for pod in gateways()]
+    assert len(back) == 2 and back[0]["uid"] == younger and back[1]["uid"] != older
+    assert not any(DELETION_COST in about.get("annotations", {}) for about in back)
+    kubectl("-n", namespace, "scale", f"deployment/{GATEWAYS}", "--replicas=1")
 
 
 def test_a_deleted_pod_of_rook_is_made_anew(rook: Scene, namespace: str) -> None:
