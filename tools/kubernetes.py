@@ -12,12 +12,11 @@ import yaml
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, Pod
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.fault import kind_class
+from cbt_plugins.config.fault import kind_class, stops_gateways
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.yaml_source import read
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.plan import Fault
 
 from .command import CommandError, explain
 
@@ -173,12 +172,6 @@ def _name_of(labels: Mapping[str, str]) -> str:
     return _LABEL if text == f"app={_LABEL}" else f"{_LABEL}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _stops_gateways(fault: Fault) -> bool:
-    """Tell whether a fault may change deployments of gateways."""
-    of_gateways = fault.choose_of == "rgw" or any(target.startswith("rgw.") for target in fault.targets)
-    return of_gateways and kind_class(fault.kind).changes_in_kubernetes == "deployment"
-
-
 @dataclass
 class _Rights:
     """A service account for the machine that leads the run, with what the run of a file asks the API server for."""
@@ -195,7 +188,7 @@ class _Rights:
         self._of_secrets()
         faults = [span.fault for run in self.config.runs for span in fault_spans(run.plan)]
         self._of_faults({kind_class(fault.kind).changes_in_kubernetes for fault in faults})
-        if any(map(_stops_gateways, faults)):
+        if any(map(stops_gateways, faults)):
             # of several gateways of one name, its deletion cost chooses the pod that ends
             self._allow(namespace, "", "pods", ["patch"])
         yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": namespace}}

@@ -62,6 +62,14 @@ def kind_class(name: str) -> Any:
         raise ValueError(f"fault kind {name!r} of {reference}: {type(error).__name__}: {error}") from error
 
 
+def stops_gateways(fault: plan.Fault) -> bool:
+    """Tell whether a fault may stop gateways of Rook by their deployments."""
+    kind = kind_class(fault.kind)
+    of_nodes = fault.choose_of if fault.choose_of in kind.daemon_types else kind.daemon_types[0]
+    of_gateways = of_nodes == "rgw" or any(target.startswith("rgw.") for target in fault.targets)
+    return of_gateways and kind.changes_in_kubernetes == "deployment"
+
+
 def make_kind(
     name: str, given: Mapping[Any, Any], planned: bool = False
 ) -> Tuple[Optional[Any], Dict[str, Any], Tuple[FieldError, ...]]:

@@ -6,11 +6,14 @@ from typing import Iterator, Mapping, Tuple
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 
-#: object of `Kind.changes_in_kubernetes` -> rights of the commands that change it: verb and resource
+#: the pod of one of several gateways that share a name
+GATEWAY = "gateway"
+#: object of `Kind.changes_in_kubernetes`, or `GATEWAY` -> rights of the commands that change it: verb and resource
 RIGHTS: Mapping[str, Tuple[Tuple[str, str], ...]] = {
     "deployment": (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale")),
     "pod": (("list", "pods"), ("delete", "pods")),
     "node": (("list", "pods"), ("create", "pods/eviction"), ("patch", "nodes")),
+    GATEWAY: (("patch", "pods"),),
 }
 
 
@@ -26,6 +29,12 @@ def missing_rights(kubernetes: Kubernetes, changed: str) -> Iterator[str]:
                 kubernetes.refuse_without_right(verb, resource, namespace)
             except KubernetesError as error:
                 yield str(error)
+
+
+def gateways_share_a_name(kubernetes: Kubernetes) -> bool:
+    """Tell whether an object store has several gateways. Raises KubernetesError."""
+    deployments = kubernetes.get("deployments", "-l", "app=rook-ceph-rgw")["items"]
+    return any(deployment["spec"]["replicas"] > 1 for deployment in deployments)
 
 
 def refuse_without_rights(kubernetes: Kubernetes, changed: str) -> None:

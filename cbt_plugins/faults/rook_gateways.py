@@ -7,9 +7,11 @@ pkg/operator/ceph/object/rgw.go, createDeployment in spec.go; the same from Rook
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterable, List, NamedTuple
+from typing import Any, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.kubernetes_rights import GATEWAY, refuse_without_rights
 from cbt_plugins.faults.scene import Scene
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import FaultError
@@ -47,6 +49,11 @@ def _is_ready(pod: Any) -> bool:
     return any((each.get("type"), each.get("status")) == ("Ready", "True") for each in conditions)
 
 
+def shared_names(services_by_node: Mapping[str, Sequence[Service]]) -> Tuple[DaemonName, ...]:
+    """Return the names that several gateways have."""
+    return tuple(each.name for services in services_by_node.values() for each in services if each.instances > 1)
+
+
 def one_of_each(scene: Scene, services: Iterable[Service]) -> List[Service]:
     """Return the services to stop: of several gateways of one name only one. Raises FaultError."""
     kubernetes = scene.ceph.kubernetes
@@ -55,7 +62,7 @@ def one_of_each(scene: Scene, services: Iterable[Service]) -> List[Service]:
 
 def _service_of_pod(kubernetes: Kubernetes, service: Service) -> Service:
     try:
-        kubernetes.refuse_without_right("patch", "pods")
+        refuse_without_rights(kubernetes, GATEWAY)
         pods = gateway_pods(kubernetes, service)
     except KubernetesError as error:
         raise FaultError(str(error)) from error

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Dict, List, Optional
 
-from cbt_plugins.config.fault import kind_class
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.config.fault import kind_class, stops_gateways
 from cbt_plugins.config.fault_spans import Span, fault_spans
-from cbt_plugins.faults.kubernetes_rights import missing_rights
+from cbt_plugins.faults.kubernetes_rights import GATEWAY, gateways_share_a_name, missing_rights
 from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def errors_of_rights(run: RunContext) -> List[str]:
             kinds = " and ".join(sorted({span.fault.kind for span in spans}))
             texts = [f"the daemons run in pods, and {kinds} cannot hit these: use stop, out or mark"]
         else:
-            texts = list(missing_rights(kubernetes, changed))
+            texts = _missing(kubernetes, changed)
         required = ", ".join(span.fault.label for span in spans if not span.optional)
         skipped = ", ".join(span.fault.label for span in spans if span.optional)
         errors += [f"{required}: {text}" for text in texts if required]
@@ -37,11 +38,21 @@ def errors_of_rights(run: RunContext) -> List[str]:
     return errors
 
 
+def _missing(kubernetes: Kubernetes, changed: str) -> List[str]:
+    try:
+        is_needed = changed != GATEWAY or gateways_share_a_name(kubernetes)
+    except KubernetesError as error:
+        return [str(error)]
+    return list(missing_rights(kubernetes, changed)) if is_needed else []
+
+
 def _spans_by_object(run: RunContext) -> Dict[Optional[str], List[Span]]:
-    """Return faults by `Kind.changes_in_kubernetes`, without those whose file names another service manager."""
+    """Return faults by `Kind.changes_in_kubernetes` or `GATEWAY`; not if the file names another service manager."""
     by_object: Dict[Optional[str], List[Span]] = {}
     for span in fault_spans(run.plan):
         changed = kind_class(span.fault.kind).changes_in_kubernetes
         if changed != "" and (span.fault.options.get("service_manager") or "rook") == "rook":
             by_object.setdefault(changed, []).append(span)
+            if stops_gateways(span.fault):
+                by_object.setdefault(GATEWAY, []).append(span)
     return by_object

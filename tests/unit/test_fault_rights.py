@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +17,14 @@ from cbt_plugins.run import preflight
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.fault_rights import errors_of_rights
 
-#: of a user who may do all but scale deployments and evict pods
+#: of a user who may do all but scale deployments, evict pods and patch pods
 _KUBECTL = """#!/bin/sh
 echo "$*" >> "${0%/*}/asked"
 case $* in
 *"patch deployments --subresource=scale"* | *"create pods --subresource=eviction"*) echo no; exit 1 ;;
+*"patch pods"*) echo no; exit 1 ;;
 *"auth can-i"*) echo yes ;;
+*"get deployments -l app=rook-ceph-rgw"*) cat "${0%/*}/gateways" ;;
 *) exit 2 ;;
 esac
 """
@@ -69,6 +72,19 @@ def test_the_namespace_of_the_operator_is_asked_too(asked: Path) -> None:
 def test_the_operator_is_not_changed_by_faults_of_pods(asked: Path, kind: str) -> None:
     errors_of_rights(run_with(kind, namespace="rook-ceph", operator_namespace="operators"))
     assert "--namespace=rook-ceph" in asked.read_text() and "operators" not in asked.read_text()
+
+
+@pytest.mark.parametrize("gateways", [1, 2])
+def test_the_pod_of_one_of_several_gateways_is_patched(asked: Path, gateways: int) -> None:
+    """Its deletion cost chooses the pod; a single gateway has no choice, and OSDs do not have one either."""
+    asked.with_name("gateways").write_text(json.dumps({"items": [{"spec": {"replicas": gateways}}]}))
+    run = run_with("stop", namespace="rook-ceph")
+    for target, missing in (("osd.3", 1), ("rgw.my.store.a", gateways)):
+        events = (Event(30.0, inject=Fault("a", "stop", (target,))),)
+        phases = (replace(run.plan.phases[1], events=events),)
+        errors = errors_of_rights(replace(run, plan=replace(run.plan, phases=phases)))
+        assert len(errors) == missing and "patch deployments/scale" in errors[0]
+        assert not errors[1:] or errors[1].startswith("a: no right to patch pods: kubectl ")
 
 
 def test_a_fault_that_may_be_skipped_is_no_error(asked: Path, caplog: pytest.LogCaptureFixture) -> None:
