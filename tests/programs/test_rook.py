@@ -210,8 +210,8 @@ def two_gateways(rook: Rook) -> List[str]:
     """Give the store another gateway, on node6; return the pods, the older first."""
 
     rook.running.add("another")
-    other = Workload(list, lambda: rook.running.add("another"), lambda: rook.running.discard("another"))
-    rook.api.add_replica(STORE, "node6", other)
+    started, ended = (lambda: rook.running.add("another")), (lambda: rook.running.discard("another"))
+    rook.api.add_replica(STORE, "node6", Workload(list, started, ended))
     return rook.api.pods_of(STORE)
 
 
@@ -222,12 +222,13 @@ def costs(rook: Rook) -> Dict[str, str]:
     return {name: values[DELETION_COST] for name, values in annotations.items() if DELETION_COST in values}
 
 
-def test_of_several_gateways_one_stops(rook: Rook) -> None:
+@pytest.mark.parametrize(("name", "options"), [("stop", {}), ("drain", {"off": "true", "on": "true"})])
+def test_of_several_gateways_one_stops(rook: Rook, name: str, options: Dict[str, str]) -> None:
     """The one on the node, although Kubernetes would rather end the younger pod; the operator goes first."""
     first, second = two_gateways(rook)
-    kind = kinds.make("stop", {})
+    kind = kinds.make(name, options)
     (step,) = kind.steps(rook.scene(), TARGETS)
-    assert step.node == "node5" and f":{first}:" in step.former["units"][0]
+    assert step.node == "node5" and f":{first}:" in step.inject[-1].text
     assert kind.blast_radius(rook.scene(), TARGETS).shared == (GATEWAY,)
     rook.api.requests.clear()
     perform(step.inject, step.took)

@@ -343,8 +343,9 @@ def test_the_last_gateway_is_counted_from_the_service_map() -> None:
 def test_a_gateway_that_shares_its_name_is_not_the_last() -> None:
     """Of several pods of a deployment of Rook one ends; another fault may take the name as a whole."""
     one = BlastRadius((DaemonName("rgw", "a"),), shared=(DaemonName("rgw", "a"),))
-    found = judge(one, gateways("node1"))
-    assert rules(found) == [] and found.warnings[0].startswith("of several gateways, one would be down: rgw.a; ")
+    assessment = judge(one, gateways("node1"))
+    assert rules(assessment) == []
+    assert assessment.warnings[0].startswith("of several gateways, one would be down: rgw.a; ")
     assert rules(judge(rgw("b"), gateways("node1", "node2"), held=[OpenFault(one)])) == []
     assert "rgw" in rules(judge(rgw("a"), gateways("node1"), held=[OpenFault(one)]))
 

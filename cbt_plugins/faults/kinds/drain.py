@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, List, Sequence, Tuple
 
 from pydantic import Field, model_validator
@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.shell_values import AbsolutePath
 from cbt_plugins.faults import daemon_effects, service_managers
-from cbt_plugins.faults.cluster_facts import names
+from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, Seconds, ServiceOptions
 from cbt_plugins.faults.node_shell import agent, script_text
+from cbt_plugins.faults.rook_gateways import one_of_each, shared_names
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
@@ -61,13 +63,18 @@ class Drain(Kind):
             return self
 
     options: Options
+    _shared: Tuple[DaemonName, ...] = ()  # set by `steps`
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         services_by_node = service_managers.find_services(scene, targets.daemons, self.options.service_manager or "")
+        self._shared = shared_names(services_by_node)
         return [
-            self._step(scene, targets, f"{scene.name}-{i}", node_services)
+            self._step(scene, targets, f"{scene.name}-{i}", one_of_each(scene, node_services))
             for i, node_services in enumerate(services_by_node.values(), 1)
         ]
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return replace(super().blast_radius(scene, targets), shared=self._shared)
 
     def _step(self, scene: Scene, targets: Targets, name: str, gateways: Sequence[Service]) -> Step:
         node, daemons = gateways[0].node, [service.name for service in gateways]

@@ -9,7 +9,7 @@ from cbt_plugins.faults import daemon_effects, service_managers
 from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import Kind, ServiceOptions
-from cbt_plugins.faults.rook_gateways import one_of_each
+from cbt_plugins.faults.rook_gateways import one_of_each, shared_names
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Command, Step
@@ -34,7 +34,7 @@ class Stop(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         services_by_node = service_managers.find_services(scene, targets.daemons, self.options.service_manager or "")
-        self._shared = tuple(s.name for of_node in services_by_node.values() for s in of_node if s.instances > 1)
+        self._shared = shared_names(services_by_node)
         return [
             self._step(scene, targets, f"{scene.name}-{i}", one_of_each(scene, node_services))
             for i, node_services in enumerate(services_by_node.values(), 1)
