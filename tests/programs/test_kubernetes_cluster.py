@@ -111,6 +111,12 @@ def cluster(namespace: str, node: str, tmp_path_factory: pytest.TempPathFactory)
     return section
 
 
+def with_client(cluster: Dict[str, Any], client: str) -> Dict[str, Any]:
+    """Return the section with one client, which is a pod by its name."""
+    kubernetes = {key: value for key, value in cluster["kubernetes"].items() if key != "pods"}
+    return {**cluster, **pods(client), "kubernetes": kubernetes}
+
+
 def apply(folder: Path, *options: str) -> None:
     """Apply the manifest of the file of a folder, by a process of its own, as its user does."""
     image = ["--image", os.environ[IMAGE]] if os.environ.get(IMAGE) and "--image" not in options else []
@@ -189,7 +195,7 @@ def test_keys_and_rights(cluster: Dict[str, Any], namespace: str) -> None:
 
 
 def test_an_image_that_cannot_be_pulled_is_named(cluster: Dict[str, Any], namespace: str, tmp_path: Path) -> None:
-    section = {**cluster, **pods(ABSENT)}
+    section = with_client(cluster, ABSENT)
     (tmp_path / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
     apply(tmp_path, "--image", "localhost/cbt-plugins/absent:0", "--cpu", "100m", "--memory", "64Mi")
     path = "{.status.initContainerStatuses[0].state.waiting.reason}"
@@ -208,15 +214,27 @@ def test_no_client_runs_beside_an_osd(cluster: Dict[str, Any], namespace: str, n
     labels = {"app": "rook-ceph-osd", "ceph-osd-id": "9"}
     create({"kind": "Pod", "metadata": {"name": "osd9", "labels": labels}, "spec": osd}, "-n", namespace)
     kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", "pod/osd9")
-    section = {**cluster, **pods(APART)}
-    (tmp_path / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
-    apply(tmp_path, "--away-from-osds", "--cpu", "50m", "--memory", "32Mi", "--node-selector", f"{HOST}={node}")
-    condition = "--for=jsonpath={.status.conditions[0].reason}=Unschedulable"
-    kubectl("-n", namespace, "wait", condition, "--timeout=120s", f"pod/{APART}")
-    with pytest.raises(RemoteError, match=f"pod {APART} is on no node: Unschedulable: .*anti-affinity"):
-        Remote.of_cluster(section, {}).run([APART], "true")
+    waits_for_a_node(cluster, APART, tmp_path, "anti-affinity", "--away-from-osds", "--node-selector", f"{HOST}={node}")
     kubectl("-n", namespace, "delete", "pod", "osd9")
     kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", f"pod/{APART}")
+    # while it runs, Kubernetes keeps OSDs from the node too
+    kubectl("-n", namespace, "delete", "pod", APART)
+
+
+def test_a_client_waits_for_a_node_of_its_selector(cluster: Dict[str, Any], tmp_path: Path) -> None:
+    options = ("--node-selector", f"{HOST}=no-such-node")
+    waits_for_a_node(cluster, "elsewhere", tmp_path, "node affinity/selector", *options)
+
+
+def waits_for_a_node(cluster: Dict[str, Any], client: str, folder: Path, why: str, *options: str) -> None:
+    """Apply the manifest of a client, which no node takes; its error has the reason."""
+    section = with_client(cluster, client)
+    (folder / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
+    apply(folder, "--cpu", "50m", "--memory", "32Mi", *options)
+    waits = "--for=jsonpath={.status.conditions[0].reason}=Unschedulable"
+    kubectl("-n", cluster["kubernetes"]["namespace"], "wait", waits, "--timeout=120s", f"pod/{client}")
+    with pytest.raises(RemoteError, match=f"pod {client} is on no node: Unschedulable: .*{why}"):
+        Remote.of_cluster(section, {}).run([client], "true")
 
 
 def test_a_pod_that_goes_is_a_lost_connection(cluster: Dict[str, Any], namespace: str) -> None:
