@@ -28,6 +28,13 @@ STATE, UTIME, STIME, NUM_THREADS, START_TIME, RSS = 0, 11, 12, 17, 19, 21
 ENDED = (b"Z", b"X")
 # /proc/PID/io as words: name, value, name, value, ...
 READ_BYTES, WRITE_BYTES = 9, 11
+# a cgroup's files of v2 and v1: its limit, its OOM kills, and in memory.stat what the kernel cannot take back
+MEMORY_FILES = (
+    ("memory.max", "memory.events", (b"anon", b"shmem")),
+    ("memory.limit_in_bytes", "memory.oom_control", (b"total_rss", b"total_shmem")),
+)
+#: of v1: bytes from which on a limit is none, and the cgroups that do not count the OOM kills in those below
+NO_LIMIT, V1_MEMORY = 1 << 60, "/sys/fs/cgroup/memory"
 
 CLASSES = {
     **TYPES,
@@ -62,6 +69,20 @@ def read(path):
 
 def text(path):
     return (read(path) or b"").decode(errors="replace").strip()
+
+
+def inode_of(path):
+    """Return the inode of a file or folder, None where there is none."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def counters_of(path):
+    """Return {name: value} of a file with a name and a value in each line."""
+    words = (read(path) or b"").split()
+    return dict(zip(words[::2], words[1::2]))
 
 
 def fields(stat):
@@ -290,25 +311,87 @@ class Limits:
 
     @staticmethod
     def _periods(file):
-        words = (read(file) or b"").split()
-        counters = dict(zip(words[::2], words[1::2]))
+        counters = counters_of(file)
         return (int(counters[b"nr_periods"]), int(counters[b"nr_throttled"])) if b"nr_throttled" in counters else None
 
 
+class MemoryLimits:
+    """The memory limits of cgroups (v1 and v2) that processes are in, their own and those above."""
+
+    def __init__(self):
+        self._folders, self._last = {}, {}  # process index -> folders; folder -> its inode and OOM kills
+
+    def rows(self, processes):
+        """Return [[process index, KiB of its limit, KiB in use, OOM kills in its cgroup since the call before]].
+
+        Of several limits, it is the one that is used most, and 0 without a limit. Of no limit and no kill: no row. A
+        process that has gone has a row if its cgroup, of v2 also one above, is still there: it has counted its kill.
+        """
+        now, rows = {}, []
+        for index in set(self._folders) - set(processes):
+            rows += [[index, 0, 0, kills] for kills in self._kills_at_end(self._folders.pop(index))]
+        for index, process in processes.items():
+            is_new = index not in self._folders
+            if is_new:
+                self._folders[index] = list(cgroups(process.pid, "memory"))
+            levels = []
+            for folder in self._folders[index]:
+                if folder not in now:
+                    now[folder] = self._read(folder)
+                levels += [(folder, now[folder])] if now[folder] else []
+            limits = [(used / max(limit, 1), limit, used) for _, (_, _, limit, used) in levels if limit is not None]
+            _, limit, used = max(limits) if limits else (0.0, 0, 0)
+            # kills before it was found are those of other processes
+            kills = self._new_kills(*levels[0]) if levels and not is_new else 0
+            if limits or kills:
+                rows.append([index, limit >> 10, used >> 10, kills])
+        self._last = {folder: cgroup[:2] for folder, cgroup in now.items() if cgroup}
+        return rows
+
+    def _kills_at_end(self, folders):
+        """Return [new OOM kills in the first of the cgroups that is still there]; [] of none."""
+        folders = [folder for folder in folders if folder in self._last]
+        for folder in folders[:1] if folders and folders[0].startswith(V1_MEMORY) else folders:
+            cgroup = self._read(folder)
+            if cgroup and cgroup[0] == self._last[folder][0]:
+                return [self._new_kills(folder, cgroup)]
+        return []
+
+    def _new_kills(self, folder, cgroup):
+        inode, kills = cgroup[:2]
+        inode_before, before = self._last.get(folder, (inode, kills))
+        return kills - before if inode == inode_before else kills
+
+    @staticmethod
+    def _read(folder):
+        """Return (inode, OOM kills, bytes of the limit or None, bytes in use); None of no cgroup with memory."""
+        for limit_file, kills_file, used_names in MEMORY_FILES:
+            word = read("%s/%s" % (folder, limit_file))
+            if word:
+                kills = int(counters_of("%s/%s" % (folder, kills_file)).get(b"oom_kill", 0))
+                limit = None if word.strip() == b"max" or int(word) >= NO_LIMIT else int(word)
+                # the kernel takes long to write it
+                counters = {} if limit is None else counters_of(folder + "/memory.stat")
+                return inode_of(folder), kills, limit, sum(int(counters.get(name, 0)) for name in used_names)
+        return None
+
+
 def throttle_files(pid):
-    """Return the cpu.stat of each cgroup of a process that could have a limit.
+    """Return the cpu.stat of each cgroup of a process that could have a limit."""
+    files = [folder + "/cpu.stat" for folder in cgroups(pid, "cpu")]
+    return [file for file in files if b"nr_throttled" in (read(file) or b"")]
+
+
+def cgroups(pid, controller):
+    """Yield the folders of the cgroups that could limit a process, its own first.
 
     The root that a pod or a container sees is its own cgroup, which may have a limit; that of a machine has none.
     """
-    files = []
     for line in text("/proc/%d/cgroup" % pid).splitlines():
         number, kinds, path = line.split(":", 2)
-        if number != "0" and "cpu" not in kinds.split(","):
+        parts = [part for part in path.split("/") if part]
+        if (number != "0" and controller not in kinds.split(",")) or ".." in parts:
             continue
         top = "/sys/fs/cgroup/" + kinds
-        parts = [part for part in path.split("/") if part]
         for n in range(len(parts), -1, -1):
-            file = "/".join([top.rstrip("/"), *parts[:n], "cpu.stat"])
-            if ".." not in parts and b"nr_throttled" in (read(file) or b""):
-                files.append(file)
-    return files
+            yield "/".join([top.rstrip("/"), *parts[:n]])

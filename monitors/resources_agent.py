@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 
-from cbt_plugins.monitors.node_daemons import HZ, Limits, Processes, read, text
+from cbt_plugins.monitors.node_daemons import HZ, Limits, MemoryLimits, Processes, counters_of, read, text
 
 #: samples after which only every tenth is taken: somebody must read a day of them
 FINE, COARSER = 7200, 10
@@ -179,9 +179,8 @@ class NodeMemory:
 
     @staticmethod
     def _read():
-        words = text("/proc/vmstat").split()
-        counters = dict(zip(words[::2], words[1::2]))
-        return [int(counters.get(name, 0)) for name in ("pswpin", "pswpout")]
+        counters = counters_of("/proc/vmstat")
+        return [int(counters.get(name, 0)) for name in (b"pswpin", b"pswpout")]
 
 
 def link(path):
@@ -202,7 +201,7 @@ class NodeSampler:
         self._last = None
         self._looked = None  # when the threads were read
         self._names = {}  # thread name -> its index in the lines
-        self._limits, self._memory = Limits(), NodeMemory()
+        self._limits, self._memory_limits, self._memory = Limits(), MemoryLimits(), NodeMemory()
 
     def line(self, record):
         record["i"] = self._lines
@@ -252,9 +251,13 @@ class NodeSampler:
         looked, ran = self._threads(now, t) if last or self._looked is None or now >= self._looked + LOOK else (0.0, {})
         if passed is None:
             self._limits.rises(self.processes.watched)
+            self._memory_limits.rows(self.processes.watched)
             return
         record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._cpu)]}
         record.update({"d": daemons, "k": disk_lines, "n": net_lines})
+        oom_kills = counters_of("/proc/vmstat").get(b"oom_kill")
+        if oom_kills:  # none before Linux 4.13
+            record["o"] = int(oom_kills)
         if gone:
             record["gone"] = gone
         if gap:
@@ -262,6 +265,7 @@ class NodeSampler:
         if looked:
             record["look"], record["h"] = round(looked, 3), self._memory.line()
             record["q"] = self._limits.rises(self.processes.watched)
+            record["m"] = self._memory_limits.rows(self.processes.watched)
             record["u"] = [[index, *row] for index, thread_times in ran.items() for row in self._by_name(thread_times)]
             busiest = {index: self.busiest_threads(thread_times, 1000 * looked) for index, thread_times in ran.items()}
             busiest = {index: threads for index, threads in busiest.items() if threads}
