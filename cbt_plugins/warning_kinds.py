@@ -122,6 +122,7 @@ _ALL = (
     # so in each failure of an OSD
     _info("counters-of-others", "daemons were not there at an end of a phase, so sums of perf_counters lack them"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
+    WarningKind("memory-limit", "a daemon was near the memory limit of its cgroup, or the OOM killer ended it"),
     WarningKind("swapping", "a node swapped memory"),
     WarningKind("spillover", "RocksDB data spilled over to the slow device"),
     WarningKind("resharded", "buckets were resharded"),

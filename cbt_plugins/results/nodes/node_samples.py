@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -72,8 +72,26 @@ FOLDER = "resources."
 
 # History of the format. A reader accepts every version up to its own.
 #   1  (a development version) the first one
-#   2  looks at all threads: "look", "u", names "t"
+#   2  looks at all threads: "look", "u", names "t"; where "m" and "o" are, memory limits and OOM kills
 VERSION = 2
+
+
+class MemoryLook(NamedTuple):
+    """The memory of the cgroup of a daemon, or of one above that is nearer to its limit."""
+
+    t: float
+    limit: int  # KiB; 0 without a limit
+    used: int  # KiB that the kernel cannot take back
+    kills: int  # OOM kills in the cgroup of the daemon since the look before
+
+
+class MachineKills(NamedTuple):
+    """The OOM kills of a machine since its boot, which were the same from the first to the last of some samples."""
+
+    first: float
+    last: float
+    boot: str
+    kills: int
 
 
 @dataclass
@@ -93,6 +111,7 @@ class DaemonSamples:
     threads: np.ndarray = field(default_factory=lambda: np.zeros(0))
     busiest: List[Tuple[float, str, float]] = field(default_factory=list)  # time, thread, share of a core
     throttled: List[Tuple[float, int, int]] = field(default_factory=list)  # time, periods, those of a wait
+    memory: List[MemoryLook] = field(default_factory=list)
     groups: Counter = field(default_factory=lambda: Counter(len(GROUPS)))  # seconds of a processor
 
 
@@ -114,6 +133,10 @@ class InterfaceSamples:
     addresses: Sequence[str] = ()  # "10.0.0.1/24"
     master: Optional[str] = None
     used: Counter = field(default_factory=lambda: Counter(6))
+
+
+#: seconds that a process may take to end after an OOM kill: its memory is freed first
+_KILL_SECONDS = 2.0
 
 
 @dataclass
@@ -139,7 +162,16 @@ class NodeSamples:
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
+    oom_kills: List[MachineKills] = field(default_factory=list)  # in order; [] in files of before
     damage: Tuple[str, ...] = ()  # what was wrong with lines, which are left out
+
+    def has_kill_at(self, end: float) -> bool:
+        """Return whether the machine counted an OOM kill when a process ended, whose last sample was at `end`."""
+        return any(
+            before.boot == after.boot and before.kills < after.kills
+            for before, after in zip(self.oom_kills, self.oom_kills[1:])
+            if before.last <= end <= after.first + _KILL_SECONDS
+        )
 
 
 def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
@@ -234,6 +266,8 @@ class _Lines:
         self._threads: List[Tuple[float, str, str, float]] = []
         self._host: List[Tuple[float, float, float, float]] = []
         self._throttled: Dict[str, List[Tuple[float, int, int]]] = {}
+        self._memory: Dict[str, List[MemoryLook]] = {}
+        self._kills: List[Tuple[float, float, int]] = []  # first and last time, OOM kills of the machine
         self._looks: List[Tuple[int, float]] = []  # number of the sample, seconds since the look before
 
     def again(self, step: float = 0.0) -> _Lines:
@@ -288,6 +322,8 @@ class _Lines:
             load, available, *swapped = line["h"]
             host.append((t, float(load), float(available), float(_PAGE * sum(swapped))))
         throttled = [(str(index), (t, int(periods), int(waited))) for index, periods, waited in line.get("q") or ()]
+        memory = [(str(index), MemoryLook(t, *map(int, numbers))) for index, *numbers in line.get("m") or ()]
+        kills = int(line["o"]) if "o" in line else None
         gaps = [{"t": t, "seconds": float(line["gap"][0]), "why": str(line["gap"][1])}] if "gap" in line else []
         busiest = [
             (t, str(index), str(shares[0][0]), float(shares[0][1]))
@@ -307,6 +343,11 @@ class _Lines:
             self._numbers[kind].append(number)
         for index, limited in throttled:
             self._throttled.setdefault(index, []).append(limited)
+        for index, look in memory:
+            self._memory.setdefault(index, []).append(look)
+        if kills is not None:
+            same = bool(self._kills) and self._kills[-1][2] == kills
+            self._kills.append((self._kills.pop()[0] if same else t, t, kills))
         self._looks += looks
         self._host += host
         self._gaps += gaps
@@ -325,6 +366,7 @@ class _Lines:
         edges = np.concatenate(([self._begin], self._times)) - offset
         ticks = np.array(self._ticks).reshape(len(self._times), -1) / float(about["hz"])
         node.host += [(t - offset, load, left, swapped) for t, load, left, swapped in self._host]
+        node.oom_kills += [MachineKills(a - offset, b - offset, node.boot, kills) for a, b, kills in self._kills]
         node.looks += [(self._times[number] - offset, seconds) for number, seconds in self._looks]
         busy = ticks[:, _BUSY].sum(axis=1)
         node.processors.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, _WAITING])))
@@ -394,6 +436,7 @@ class _Lines:
         daemon.used.add(begin, times, used)
         daemon.at, daemon.rss, daemon.threads = times, rows[:, _RSS], rows[:, _THREADS]
         daemon.throttled = [(t - offset, of, waited) for t, of, waited in self._throttled.get(index, ())]
+        daemon.memory = [look._replace(t=look.t - offset) for look in self._memory.get(index, ())]
         daemon.busiest = [
             (t - offset, name, share) for t, daemon_index, name, share in self._threads if daemon_index == index
         ]

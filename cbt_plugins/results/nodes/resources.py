@@ -37,8 +37,9 @@ from cbt_plugins.results.worker_processes import most_workers, worker_processes
 #: share of the window that has to be known on a node
 WATCHED = 0.95
 _BOUND = "the load generator is the limit, not the cluster: "
-#: share of the periods of a CPU limit, and MiB of memory, above which there is a warning; what a warning names
-THROTTLED, SWAPPED, _SHOWN = 0.01, 1.0, 5
+#: share of the periods of a CPU limit, MiB swapped, and share of a memory limit, above which there is a warning; how
+#: many daemons or nodes a warning names
+THROTTLED, SWAPPED, NEAR_LIMIT, _SHOWN = 0.01, 1.0, 0.95, 5
 #: what lifecycle.watch notes beside the monitors' files: {monitor: nodes that it was to watch}
 NODES = "nodes.json"
 #: classes of daemons that a node of a role may have; a node without a role may have all
@@ -165,6 +166,7 @@ def resource_warnings(
             number = several(len(stopped), "daemon")
             text = f"CPU limits of cgroups stopped {number}: {', '.join(daemon_texts)} of their periods"
             warnings.append({"code": "throttled", "text": text, "phase": name})
+        warnings += _memory_limit_warnings(name, line["daemons"])
         swapping = [n for n in line["nodes"] if (n.get("swapped_mib") or 0.0) > SWAPPED]
         if swapping:
             node_texts = [f"{n['node']} ({n['swapped_mib']:.0f} MiB)" for n in swapping[:_SHOWN]]
@@ -174,6 +176,25 @@ def resource_warnings(
         if line["bottleneck"]["what"] == "generator":
             text = _BOUND + line["bottleneck"]["evidence"][0]
             warnings.append({"code": "generator-bound", "text": text, "phase": name})
+    return warnings
+
+
+def _memory_limit_warnings(phase: str, daemon_lines: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the warnings of daemons that came near the memory limit of a cgroup, and of OOM kills."""
+    near = [
+        f"{d['class']}.{d['id']} ({percent(d['memory_share'], '.0f')} of {d['memory_limit_mib']:.0f} MiB)"
+        for d in daemon_lines
+        if (d.get("memory_share") or 0.0) > NEAR_LIMIT
+    ]
+    killed = [f"{d['class']}.{d['id']} ({d['oom_kills']})" for d in daemon_lines if d.get("oom_kills")]
+    warnings = []
+    if killed:
+        text = f"OOM kills of {several(len(killed), 'daemon')}, or of other processes in the same cgroup"
+        text = f"{text}: {', '.join(killed[:_SHOWN])}"
+        warnings.append({"code": "memory-limit", "text": text, "phase": phase})
+    if near:
+        text = f"memory of {several(len(near), 'daemon')} was near the limit of a cgroup: {', '.join(near[:_SHOWN])}"
+        warnings.append({"code": "memory-limit", "text": text, "phase": phase})
     return warnings
 
 

@@ -163,6 +163,8 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
                 "threads": int(newest.threads[-1]) if len(newest.threads) else None,
                 "thread": _thread(processes, node, grid),
                 "throttled": _throttled(processes, grid) if node.looks else None,
+                **_memory_limit(processes, grid),
+                "oom_kills": _oom_kills(processes, node, grid) if node.oom_kills else None,
             },
             curve,
         )
@@ -177,6 +179,39 @@ def _throttled(processes: Sequence[DaemonSamples], grid: UsageGrid) -> float:
     """Return the share of the periods of its cgroup's CPU limit in which it had to wait; 0.0 without a limit."""
     periods = [(n, of) for process in processes for t, of, n in process.throttled if grid.begin < t <= grid.end]
     return rounded(sum(n for n, _ in periods) / max(1, sum(of for _, of in periods))) or 0.0
+
+
+def _memory_limit(processes: Sequence[DaemonSamples], grid: UsageGrid) -> Dict[str, Optional[float]]:
+    """Return the highest share of the memory limit of its cgroup in use, and that limit; None without a limit."""
+    looks = [look for process in processes for look in process.memory if grid.begin < look.t <= grid.end and look.limit]
+    highest_look = max(looks, key=lambda look: look.used / look.limit, default=None)
+    return {
+        "memory_limit_mib": rounded(highest_look.limit / 1024) if highest_look else None,
+        "memory_share": rounded(highest_look.used / highest_look.limit) if highest_look else None,
+    }
+
+
+def _oom_kills(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> int:
+    """Return the OOM kills in its cgroup; of a cgroup that ended with it, the kills of the machine at that time.
+
+    A pod ends with its daemon, and with it the monitor there: the next monitor sees what its machine has counted.
+    """
+    counted = sum(look.kills for process in processes for look in process.memory if grid.begin < look.t <= grid.end)
+    ends = [
+        process.at[-1]
+        for process in processes
+        # a look behind its end is of a cgroup that is still there
+        if _has_ended(process, node) and not any(look.t > process.at[-1] for look in process.memory)
+    ]
+    return counted + sum(grid.begin < end <= grid.end and node.has_kill_at(end) for end in ends)
+
+
+def _has_ended(process: DaemonSamples, node: NodeSamples) -> bool:
+    """Return whether no later samples of the node are of the same process."""
+    return all(
+        _process_of(daemon) != _process_of(process) or _is_restart(process, daemon) or daemon.at[-1] <= process.at[-1]
+        for daemon in node.daemons
+    )
 
 
 def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> Optional[Dict[str, Any]]:

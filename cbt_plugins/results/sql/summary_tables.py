@@ -166,6 +166,9 @@ rss_max_mib DOUBLE highest memory (RSS), MiB
 read_mib_s DOUBLE MiB/s read from disk
 write_mib_s DOUBLE MiB/s written to disk
 throttled DOUBLE share of periods in which the CPU limit stopped the daemon
+memory_limit_mib DOUBLE memory limit of its cgroup or of a cgroup above, MiB
+memory_share DOUBLE highest share of this limit in use
+oom_kills BIGINT OOM kills of the daemon or in its cgroup
 """)
 _PERF_COUNTERS = columns_of("""
 phase VARCHAR name of the phase
