@@ -319,16 +319,6 @@ def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
     MADE.pop().close()
 
 
-def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
-    world = Connections()
-    world.probe = lambda node, text: f"unit osd.0 ceph-{FSID}@osd.0.service active\n"  # type: ignore[method-assign]
-    one = injector(tmp_path, world)
-    fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"}, accept=ANYTHING)
-    with pytest.raises(FaultError, match=r"run by cephadm.*By hand: `ceph orch osd rm 0 --replace --zap`"):
-        one.prepare(fault)
-    MADE.pop().close()
-
-
 def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceph is asked for what a run destroys, also in a plan, and right before it; not for what it only stops."""
     world: Any = Connections()

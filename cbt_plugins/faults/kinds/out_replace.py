@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from pydantic import Field
 
-from cbt_plugins.faults import service_managers
+from cbt_plugins.faults import osd_replacement, service_managers
 from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.kind import Kind, ServiceOptions
@@ -51,7 +51,8 @@ class Replace(Kind):
     """Destroys the data of an OSD, like a dead disk; the undo creates an empty OSD with the same number.
 
     The fault needs `accept: [safe-to-destroy]` unless other OSDs have copies of all data of the OSD. Refused are
-    OSDs of cephadm, and OSDs of ceph-volume with a part that is not on LVM.
+    OSDs of ceph-volume with a part that is not on LVM, and OSDs of cephadm that are encrypted or not on LVM. On
+    cephadm the fault takes one OSD of a host at a time.
     """
 
     takes = "daemon"
@@ -75,38 +76,39 @@ class Replace(Kind):
         return BlastRadius(targets.daemons, destroyed=True)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        steps = []
         manager = self.options.service_manager or ""
         services_by_node = service_managers.find_services(scene, targets.daemons, manager, on_node=True)
-        for node, node_services in services_by_node.items():
-            for service in node_services:
-                osd = int(service.name.id)
-                if service.manager == "cephadm":
-                    raise FaultError(_NOT_BY_CEPHADM.format(osd=osd, node=node))
-                make = {"systemd": volume_commands, "process": _folder}[service.manager]
-                inject, undo, former = make(scene, node, service)
-                steps.append(
-                    Step(
-                        what=f"destroy osd.{osd} on {node}; the undo creates an empty OSD with the same number",
-                        node=node,
-                        inject=inject,
-                        undo=(*undo, *scene.mark_in([osd])),
-                        checks=(scene.osds_back([osd], scene.limits.boot),),
-                        took=(scene.osds_down([osd]),),
-                        former={**scene.former([osd]), **former, "service_manager": service.manager},
-                        daemons=(str(service.name),),
-                    )
-                )
-        return steps
+        return [
+            _replacement(scene, service, services_of_node)
+            for services_of_node in services_by_node.values()
+            for service in services_of_node
+        ]
 
 
-#: cephadm destroys and creates OSDs when its own schedule and specifications say so: no undo can promise it
-_NOT_BY_CEPHADM = (
-    "osd.{osd} on {node} is run by cephadm, which decides itself when to destroy and create OSDs, so the fault could "
-    "not be undone. kind: stop keeps the data. By hand: `ceph orch osd rm {osd} --replace --zap`, "
-    "then `ceph orch osd rm status` until the OSD is not listed any more; after that, the service specification "
-    "or `ceph orch daemon add osd {node}:DEVICE` creates the OSD again"
-)
+def _replacement(scene: Scene, service: Service, services_of_node: Sequence[Service]) -> Step:
+    """Return the step that destroys the OSD of a service. `services_of_node`: all services that the fault hits."""
+    osd, node = int(service.name.id), service.node
+    if service.manager == "cephadm":
+        undo, former = osd_replacement.undo_commands(scene, service, services_of_node)
+        inject: Tuple[Command, ...] = (*service_managers.stop(scene, [service]), _destroy(scene, osd))
+    else:
+        make = {"systemd": volume_commands, "process": _folder}[service.manager]
+        inject, undo, former = make(scene, node, service)
+    return Step(
+        what=f"destroy osd.{osd} on {node}; the undo creates an empty OSD with the same number",
+        node=node,
+        inject=inject,
+        undo=(*undo, *scene.mark_in([osd])),
+        checks=(
+            scene.osds_back([osd], scene.limits.boot),
+            *service_managers.MANAGERS[service.manager].settled(scene, [service]),
+        ),
+        took=(scene.osds_down([osd]),),
+        former={**scene.former([osd]), **former, "service_manager": service.manager},
+        daemons=(str(service.name),),
+    )
+
+
 _Commands = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
 
 

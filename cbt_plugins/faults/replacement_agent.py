@@ -1,0 +1,141 @@
+"""Creates an OSD again in the place of a destroyed one, through cephadm's orchestrator; on the head.
+
+Standard library only (Python 3.6 and newer). CEPH is the command line of `ceph`; PLAN is a JSON object with `osd`,
+`host` (of the orchestrator), `bucket` (of the host in CRUSH), `devices` and `service` (of the new OSD), and `weight`
+and `location` (in CRUSH). Each verb may run any number of times, and does nothing to an OSD that was not destroyed.
+
+    remove CEPH PLAN    remove the daemon of the destroyed OSD from its host
+    create CEPH PLAN    create the OSD on its devices, which are clear, under its number
+"""
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+
+#: seconds for an OSD under creation until its daemon shows, and for a new inventory of the host
+LIMIT = 60.0
+#: seconds between two looks
+PAUSE = 2.0
+
+
+class ReplacementError(Exception):
+    """The OSD cannot be created; the text is for the user."""
+
+
+def run_ceph(ceph, *words):
+    """Return the output of a command of Ceph. Raises ReplacementError."""
+    line = ["sh", "-c", ceph + ' "$@"', "ceph"]
+    done = subprocess.run(line + list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        text = reason[0] if reason else "exit status %d" % done.returncode
+        raise ReplacementError("ceph %s: %s" % (" ".join(words), text))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def parse(reply):
+    """Return a JSON reply; [] for the sentence with which the orchestrator says that there is nothing."""
+    return json.loads(reply) if reply.lstrip()[:1] in ("[", "{") else []
+
+
+def osd_state(ceph, osd):
+    """Return the state of an OSD in the map, such as ["exists", "up"]; None if the map does not have it."""
+    entries = json.loads(run_ceph(ceph, "osd", "dump", "--format", "json"))["osds"]
+    return next((entry["state"] for entry in entries if entry["osd"] == osd), None)
+
+
+def has_daemon(ceph, osd):
+    """Return whether the orchestrator has a daemon of an OSD."""
+    words = ("orch", "ps", "--daemon_type", "osd", "--daemon_id", str(osd), "--format", "json")
+    return any(str(row["daemon_id"]) == str(osd) for row in parse(run_ceph(ceph, *words)))
+
+
+def destroyed_osds(ceph, bucket):
+    """Return the destroyed OSDs of a host in CRUSH: the orchestrator uses their numbers for its next OSDs there."""
+    nodes = json.loads(run_ceph(ceph, "osd", "tree", "destroyed", "--format", "json"))["nodes"]
+    return [osd for node in nodes if node["type"] == "host" and node["name"] == bucket for osd in node["children"]]
+
+
+def inventory(ceph, host, *words):
+    """Return path of each device of a host -> when the orchestrator has looked at it."""
+    hosts = parse(run_ceph(ceph, "orch", "device", "ls", host, "--format", "json", *words))
+    return {device["path"]: device["created"] for each in hosts for device in each["devices"]}
+
+
+def renew_inventory(ceph, host):
+    """Wait until the orchestrator has seen that devices are clear: without a change it creates no OSD of a service."""
+    before = inventory(ceph, host, "--refresh")
+    end = time.monotonic() + LIMIT
+    while before and time.monotonic() < end:
+        now = inventory(ceph, host)
+        if all(now.get(path) != seen for path, seen in before.items()):
+            return
+        time.sleep(PAUSE)
+
+
+def destroy_again(ceph, plan):
+    """Bring back the destroyed OSD that ceph-volume has removed from the map, because it could not create it."""
+    osd = str(plan["osd"])
+    run_ceph(ceph, "osd", "new", str(uuid.uuid4()), osd)
+    run_ceph(ceph, "osd", "destroy", osd, "--yes-i-really-mean-it")
+    run_ceph(ceph, "osd", "crush", "add", "osd." + osd, "%g" % plan["weight"], *plan["location"])
+
+
+def finish(ceph, plan):
+    """Start the daemon of an OSD that is in the map since its creation was cut short, when nobody else does."""
+    osd, end = plan["osd"], time.monotonic() + LIMIT
+    while "new" in (osd_state(ceph, osd) or ()) and not has_daemon(ceph, osd):
+        if time.monotonic() >= end:
+            run_ceph(ceph, "cephadm", "osd", "activate", plan["host"])
+            return
+        time.sleep(PAUSE)
+
+
+def add(ceph, plan, service):
+    """Return the reply to the order for a new OSD on the devices. `service`: the ID of its service, or ""."""
+    values = ["%s=%s" % tuple(pair) for pair in plan["devices"]] + (["service_id=" + service] if service else [])
+    argument = "%s:%s" % (plan["host"], ",".join(values))
+    return run_ceph(ceph, "orch", "daemon", "add", "osd", argument).strip() or "created no osd(s)"
+
+
+def create(ceph, plan):
+    osd, service = plan["osd"], plan["service"]
+    state = osd_state(ceph, osd)
+    if state is None:
+        destroy_again(ceph, plan)
+    elif "destroyed" not in state:
+        finish(ceph, plan)
+        return
+    if has_daemon(ceph, osd):
+        raise ReplacementError("osd.%d: the orchestrator has not removed the daemon of the destroyed OSD yet" % osd)
+    destroyed = destroyed_osds(ceph, plan["bucket"])
+    if destroyed != [osd]:
+        text = "%s has the destroyed OSDs %s, and the orchestrator would use any of these numbers"
+        raise ReplacementError(text % (plan["bucket"], ", ".join(map(str, destroyed)) or "none"))
+    if service:
+        renew_inventory(ceph, plan["host"])
+    replies = []
+    for name in [service, ""] if service else [""]:
+        replies.append(add(ceph, plan, name))
+        if "destroyed" not in (osd_state(ceph, osd) or ["destroyed"]):
+            return
+    raise ReplacementError("osd.%d: ceph orch daemon add osd: %s" % (osd, replies[-1].splitlines()[-1]))
+
+
+def main(verb, ceph, text):
+    plan = json.loads(text)
+    if verb == "create":
+        create(ceph, plan)
+    elif verb == "remove":
+        state = osd_state(ceph, plan["osd"])
+        if state is not None and "destroyed" in state and has_daemon(ceph, plan["osd"]):
+            run_ceph(ceph, "orch", "daemon", "rm", "osd.%d" % plan["osd"], "--force")
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except ReplacementError as error:
+        sys.exit(str(error))
