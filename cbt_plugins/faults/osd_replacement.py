@@ -1,7 +1,7 @@
 """Replacement of an OSD that cephadm runs: destroyed, then created again by the orchestrator on its volumes.
 
-`ceph orch osd rm --replace` is not used: also with --force, it first waits until the data of the OSD are elsewhere. A
-dead disk gives no time for that.
+`ceph orch osd rm --replace` is not used: also with --force, it marks the OSD out and waits until `ceph osd
+safe-to-destroy` allows the end of the OSD. A dead disk gives no time for that.
 """
 
 from __future__ import annotations

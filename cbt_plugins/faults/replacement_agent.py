@@ -48,7 +48,7 @@ def osd_state(ceph, osd):
 
 def has_daemon(ceph, osd):
     """Return whether the orchestrator has a daemon of an OSD."""
-    words = ("orch", "ps", "--daemon_type", "osd", "--daemon_id", str(osd), "--format", "json")
+    words = ("orch", "ps", "--daemon_type", "osd", "--daemon_id", str(osd), "--refresh", "--format", "json")
     return any(str(row["daemon_id"]) == str(osd) for row in parse(run_ceph(ceph, *words)))
 
 

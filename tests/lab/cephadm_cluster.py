@@ -87,7 +87,9 @@ _LACKS = re.compile(
     re.IGNORECASE,
 )
 _PROGRAMS = ("podman", "runc", "cephadm", "catatonit", "conmon", "lvcreate", "debootstrap")
-_PACKAGES = ("ceph-mgr-cephadm", "cephadm", "lvm2", "radosgw", "podman-")
+_PACKAGES = ("ceph-mgr-cephadm", "cephadm", "lvm2", "udev", "radosgw", "podman-")
+#: of the packages above: an image that was made with others is not used
+_PACKAGING = 2
 
 #: $0 root folder, $1 work folder, $2 store, $3 image, then packages; in a mount namespace of its own
 _BUILD = """
@@ -199,7 +201,7 @@ def need_cephadm() -> None:
 
 def image(made: Image = OLD) -> Path:
     """Return the store of podman with an image of Ceph; it is made in the cache: minutes, 3 GB."""
-    store = images() / made.version
+    store = images() / f"{made.version}-{_PACKAGING}"
     store.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{store}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -19,6 +19,7 @@ from typing import Any, Callable, ClassVar, Dict, Iterator, List
 import cephadm_cluster
 import pytest
 import yaml
+from cephadm_volume import REPLACEMENTS, VolumeOsd, osd_on_volumes
 from cluster_log import assert_as_logged
 from cluster_state import ask, clean, facts, moving
 from container_faults import BY_NFT, FAULTS, ContainerFault, as_it_is, gateway_on, osd_read_errors, reading
@@ -363,16 +364,36 @@ def test_read_errors_are_undone_after_a_kill(containers: Containers, reads: None
 
 
 def test_kinds_that_these_osds_cannot_have_are_refused(containers: Containers) -> None:
-    """`replace` belongs to the orchestrator; an OSD on a file in a container reports no disk."""
+    """An OSD on a file in a container has no volume of LVM, and reports no disk."""
     replace = inject("replace", "osd.4", accept=(*ALL, "safe-to-destroy"), consent="osd.4 will be destroyed")
     slow_disk = inject("slow_disk", "osd.4")
-    for statement, reason in ((replace, "is run by cephadm"), (slow_disk, "does not report its disk")):
+    for statement, reason in ((replace, "has no logical volume"), (slow_disk, "does not report its disk")):
         (said,) = containers.run(
             containers.folder(),
             f"try: {statement.replace('injector.inject', 'injector.prepare')}; say(refused='')\n"
             "except FaultError as error: say(refused=str(error))",
         )
         assert reason in said["refused"], said
+
+
+@pytest.fixture(scope="module")
+def volume_osd(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VolumeOsd]:
+    if not shutil.which("losetup"):
+        pytest.skip("needs losetup (Debian: mount)")
+    with osd_on_volumes(containers, tmp_path_factory.mktemp("volumes")) as osd:
+        yield osd
+
+
+@pytest.mark.parametrize("moment", REPLACEMENTS)
+def test_an_osd_is_replaced_by_the_orchestrator(containers: Containers, volume_osd: VolumeOsd, moment: str) -> None:
+    before, uuid = volume_osd.as_it_is(), containers.osd(volume_osd.number)["uuid"]
+    REPLACEMENTS[moment](volume_osd)
+    wait_for(lambda: volume_osd.as_it_is() == before, f"all as before, {moment}", moving=volume_osd.as_it_is)
+    tags = {name: values["ceph.osd_fsid"] for name, values in volume_osd.tags().items()}
+    assert set(tags.values()) == {containers.osd(volume_osd.number)["uuid"]}
+    if moment != "begun":  # there the OSD may not have been destroyed yet
+        assert uuid not in tags.values()
+    containers.clean()
 
 
 def test_a_crash_lasts_although_the_unit_would_start_again(containers: Containers) -> None:
