@@ -52,17 +52,16 @@ def undo_commands(
         "weight": scene.facts.tree[osd].get("crush_weight", 0),
         "location": _location(scene, osd),
     }
-    remove, create = (
-        Command(scene.head, agent(verb, scene.ceph.command, json.dumps(plan), program=_AGENT), limit)
-        for verb, limit in (("remove", scene.limits.slow), ("create", scene.limits.boot))
-    )
+    words = (scene.ceph.command, json.dumps(plan))
+    remove, create = (agent(verb, *words, program=_AGENT) for verb in ("remove", "create"))
+    (start,) = service_managers.start(scene, [service])
     uuid = scene.facts.osds[osd]["uuid"]
     clear = script_text("clear_volumes", folder=folder, osd_fsid=uuid, volumes=" ".join(volumes.values()))
     commands = (
-        remove,
+        Command(scene.head, remove, scene.limits.slow),
         Command(node, f"( {clear}\n)", scene.limits.slow, root=True),
-        create,
-        *service_managers.start(scene, [service]),
+        # the start waits for the daemon, which is not there when nothing was created
+        Command(scene.head, f"{create} && {start.text}", scene.limits.boot),
     )
     return commands, {"volumes": volumes, "host": host, "service": service_id}
 

@@ -46,10 +46,25 @@ def osd_state(ceph, osd):
     return next((entry["state"] for entry in entries if entry["osd"] == osd), None)
 
 
+def is_destroyed(ceph, osd):
+    """Return whether an OSD is destroyed; the orchestrator gives its next OSD this number only then."""
+    return "destroyed" in (osd_state(ceph, osd) or ())
+
+
 def has_daemon(ceph, osd):
     """Return whether the orchestrator has a daemon of an OSD."""
     words = ("orch", "ps", "--daemon_type", "osd", "--daemon_id", str(osd), "--refresh", "--format", "json")
     return any(str(row["daemon_id"]) == str(osd) for row in parse(run_ceph(ceph, *words)))
+
+
+def await_no_daemon(ceph, osd):
+    """Wait until the orchestrator has no daemon of an OSD: it may still look at the host as it was. False: too late."""
+    end = time.monotonic() + LIMIT
+    while has_daemon(ceph, osd):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(PAUSE)
+    return True
 
 
 def destroyed_osds(ceph, bucket):
@@ -108,30 +123,31 @@ def create(ceph, plan):
     elif "destroyed" not in state:
         finish(ceph, plan)
         return
-    if has_daemon(ceph, osd):
+    if not await_no_daemon(ceph, osd):
         raise ReplacementError("osd.%d: the orchestrator has not removed the daemon of the destroyed OSD yet" % osd)
     destroyed = destroyed_osds(ceph, plan["bucket"])
-    if destroyed != [osd]:
+    if destroyed != [osd] and is_destroyed(ceph, osd):
         text = "%s has the destroyed OSDs %s, and the orchestrator would use any of these numbers"
         raise ReplacementError(text % (plan["bucket"], ", ".join(map(str, destroyed)) or "none"))
     if service:
         renew_inventory(ceph, plan["host"])
-    replies = []
+    reply = ""
     for name in [service, ""] if service else [""]:
-        replies.append(add(ceph, plan, name))
-        if "destroyed" not in (osd_state(ceph, osd) or ["destroyed"]):
-            return
-    raise ReplacementError("osd.%d: ceph orch daemon add osd: %s" % (osd, replies[-1].splitlines()[-1]))
+        # a service that the orchestrator manages may make the OSD at any time by itself
+        if is_destroyed(ceph, osd):
+            reply = add(ceph, plan, name)
+    if "destroyed" in (osd_state(ceph, osd) or ["destroyed"]):  # ceph-volume removes an OSD that it could not create
+        raise ReplacementError("osd.%d: ceph orch daemon add osd: %s" % (osd, reply.splitlines()[-1]))
+    finish(ceph, plan)
 
 
 def main(verb, ceph, text):
     plan = json.loads(text)
     if verb == "create":
         create(ceph, plan)
-    elif verb == "remove":
-        state = osd_state(ceph, plan["osd"])
-        if state is not None and "destroyed" in state and has_daemon(ceph, plan["osd"]):
-            run_ceph(ceph, "orch", "daemon", "rm", "osd.%d" % plan["osd"], "--force")
+    elif verb == "remove" and is_destroyed(ceph, plan["osd"]) and has_daemon(ceph, plan["osd"]):
+        run_ceph(ceph, "orch", "daemon", "rm", "osd.%d" % plan["osd"], "--force")
+        await_no_daemon(ceph, plan["osd"])
 
 
 if __name__ == "__main__":

@@ -75,12 +75,13 @@ def test_the_osd_is_destroyed_at_once_and_made_by_the_orchestrator() -> None:
     planned = step(Answers())
     stop, destroy = planned.inject
     assert "action=stop;" in stop.text and destroy.text == "ceph osd destroy 3 --yes-i-really-mean-it"
-    remove, clear, create, start, mark_in = planned.undo
-    assert {command.node for command in (remove, create, start, mark_in)} == {"node0"}
+    remove, clear, create, mark_in = planned.undo
+    assert {command.node for command in (remove, create, mark_in)} == {"node0"}
+    made, start = create.text.split(" && ( d=/run/cbt-plugins;")
     assert (clear.node, clear.root) == ("node4", True)
     assert f"folder={FOLDER}; osd_fsid={UUID}; volumes='vg/osd-block-3 fast/db-3'" in clear.text
-    assert "action=start;" in start.text and mark_in.text == "ceph osd in 3"
-    plan = plan_of(create.text)
+    assert "action=start;" in start and mark_in.text == "ceph osd in 3"
+    plan = plan_of(made)
     assert plan == plan_of(remove.text) and round(plan.pop("weight"), 4) == 0.0098
     assert plan == {
         "osd": 3,
@@ -96,7 +97,7 @@ def test_the_osd_is_destroyed_at_once_and_made_by_the_orchestrator() -> None:
 def test_an_osd_of_no_service() -> None:
     answers = Answers()
     answers.rows = [{**ROW, "service_name": "osd"}]
-    assert plan_of(step(answers).undo[2].text)["service"] == ""
+    assert plan_of(step(answers).undo[0].text)["service"] == ""
 
 
 def dump_with(osd: int, **entries: Any) -> Dict[str, Any]:
@@ -169,6 +170,8 @@ class Orchestrator:
         self.state: Optional[List[str]] = ["destroyed", "exists"]
         self.daemon, self.destroyed, self.orders = True, [3], list[str]()
         self.makes: Callable[[str], None] = lambda argument: self.up()
+        self.makes_first = False  # the OSD, by its service
+        self.shows = 0  # so many times, although it is removed
         self.looks, self.refreshes, self.refreshed = 0, 0, True
 
     def up(self) -> None:
@@ -180,8 +183,12 @@ class Orchestrator:
             osds = [{"osd": 0, "state": ["exists", "up"]}] + ([{"osd": 3, "state": self.state}] if self.state else [])
             return json.dumps({"osds": osds})
         if line.startswith("orch ps"):
-            return json.dumps([{"daemon_id": "3"}]) if self.daemon else "No daemons reported"
+            self.shows -= 1 if self.shows and not self.daemon else 0
+            return json.dumps([{"daemon_id": "3"}]) if self.daemon or self.shows else "No daemons reported"
         if line.startswith("osd tree destroyed"):
+            if self.makes_first:
+                self.up()
+                self.destroyed = []
             return json.dumps({"nodes": [{"type": "host", "name": "node4", "children": self.destroyed}]})
         if line.startswith("orch device ls"):
             self.refreshes += "--refresh" in words
@@ -257,6 +264,16 @@ def test_an_osd_that_was_not_destroyed_is_left_alone(state: List[str], orchestra
     assert orchestrator.orders == []
 
 
+def test_a_daemon_that_still_shows_is_waited_for(orchestrator: Orchestrator) -> None:
+    """The orchestrator may have begun to look at the host before it removed the daemon."""
+    orchestrator.shows = 3
+    run("remove")
+    assert orchestrator.shows == 0
+    orchestrator.shows = 3
+    run("create", service="")
+    assert orchestrator.orders == ["orch daemon rm osd.3 --force", ORDER]
+
+
 def test_nothing_is_made_while_the_daemon_is_there(orchestrator: Orchestrator) -> None:
     """Its folder tells the host that the volumes may not be cleared."""
     with pytest.raises(replacement_agent.ReplacementError, match="has not removed the daemon"):
@@ -269,6 +286,24 @@ def test_nothing_is_made_beside_another_destroyed_osd(orchestrator: Orchestrator
     with pytest.raises(replacement_agent.ReplacementError, match="node4 has the destroyed OSDs 2, 3"):
         run("create")
     assert orchestrator.orders == []
+
+
+def test_a_service_that_makes_the_osd_by_itself_needs_no_order(orchestrator: Orchestrator) -> None:
+    """As seen on 18.2.7: its volumes were clear, and the orchestrator was faster."""
+    orchestrator.daemon, orchestrator.makes_first = False, True
+    run("create")
+    assert orchestrator.orders == []
+
+
+def test_an_osd_that_its_service_has_made_meanwhile_is_no_error(orchestrator: Orchestrator) -> None:
+    """The order has found no free volume, and the service has not started the daemon yet."""
+
+    def make_by_service(argument: str) -> None:
+        orchestrator.state = ["exists", "new"]
+
+    orchestrator.daemon, orchestrator.makes = False, make_by_service
+    run("create")
+    assert orchestrator.orders == [f"{ORDER},service_id=disks", "cephadm osd activate node4"]
 
 
 @pytest.mark.parametrize("refreshed", [True, False])
@@ -286,6 +321,18 @@ def test_an_osd_that_cannot_be_made_says_so(orchestrator: Orchestrator) -> None:
     orchestrator.daemon, orchestrator.makes = False, lambda argument: None
     with pytest.raises(replacement_agent.ReplacementError, match="add osd: created no osd"):
         run("create")
+
+
+def test_no_further_osd_is_made_after_one_that_ceph_volume_has_removed(orchestrator: Orchestrator) -> None:
+    """It would get another number: the map has no destroyed OSD any more."""
+
+    def fail(argument: str) -> None:
+        orchestrator.state = None
+
+    orchestrator.daemon, orchestrator.makes = False, fail
+    with pytest.raises(replacement_agent.ReplacementError, match="add osd: created no osd"):
+        run("create")
+    assert orchestrator.orders == [f"{ORDER},service_id=disks"]
 
 
 def test_an_osd_that_ceph_volume_has_removed_is_destroyed_again(orchestrator: Orchestrator) -> None:
