@@ -42,9 +42,33 @@ CASES = {
     "another section of the same name": (f"[lab]\n{KEYS}", "[lab]\nregion = r-1\n[profile other]\nregion = o-1\n", {}),
     "a section DEFAULT": (f"[DEFAULT]\nregion = d\n[lab]\n{KEYS}", "[DEFAULT]\nregion = e\n[profile lab]\nx = y\n", {}),
 }
+DEFAULT = LAB.replace("profile lab", "default")
+OF_VARIABLES = {"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "E/S"}
+# the same without a profile that the program is given
+BY_ENVIRONMENT = {
+    "AWS_PROFILE": (f"[default]\n{KEYS.replace('AK', 'OTHER')}[lab]\n{KEYS}", LAB, {"AWS_PROFILE": "lab"}),
+    "AWS_PROFILE with a token": (f"[lab]\n{KEYS}aws_session_token = T==\n", LAB, {"AWS_PROFILE": "lab"}),
+    "variables beside AWS_PROFILE": (f"[lab]\n{KEYS}", LAB, {"AWS_PROFILE": "lab", **OF_VARIABLES}),
+    "variables and the token of a profile": (
+        f"[lab]\n{KEYS}aws_session_token = T==\n", LAB, {"AWS_PROFILE": "lab", **OF_VARIABLES},
+    ),
+    "variables with a token": (None, None, {**OF_VARIABLES, "AWS_SESSION_TOKEN": "E=="}),
+    "default profile": (f"[default]\n{KEYS}", DEFAULT, {}),
+    "default profile, named as all others": (f"[default]\n{KEYS}", LAB.replace("profile lab", "profile default"), {}),
+    "default profile of both names": (f"[default]\n{KEYS}", f"[profile default]\nregion = p-1\n{DEFAULT}", {}),
+    "variables beside the default profile": (f"[default]\n{KEYS}", DEFAULT, OF_VARIABLES),
+    "URL of a variable beside the default profile": (
+        f"[default]\n{KEYS}", DEFAULT, {"AWS_ENDPOINT_URL_S3": "http://s3:80"},
+    ),
+    "indented keys": (f"[default]\n  {KEYS.replace('aws_secret', '  aws_secret')}", None, {}),
+    "signs of comments and quotes": (
+        "[default]\naws_access_key_id = A#;K\naws_secret_access_key = \"S ; # 'K\\\n",
+        None, {},
+    ),
+}
 
 
-def answer(credentials, config, environment):
+def answer(profile, credentials, config, environment):
     with tempfile.TemporaryDirectory() as folder:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             del os.environ[name]
@@ -53,7 +77,7 @@ def answer(credentials, config, environment):
         for name, text in (("credentials", credentials), ("config", config)):
             if text is not None:
                 (Path(folder) / ".aws" / name).write_text(text)
-        session = botocore.session.Session(profile="lab")
+        session = botocore.session.Session(profile=profile)
         client = session.create_client("s3")
         keys = session.get_credentials().get_frozen_credentials()
         url = client.meta.endpoint_url
@@ -62,8 +86,10 @@ def answer(credentials, config, environment):
 
 
 if __name__ == "__main__":
-    rows = {
-        name: {"credentials": case[0], "config": case[1], "environment": case[2], "botocore": answer(*case)}
-        for name, case in CASES.items()
-    }
-    print(json.dumps({"botocore": botocore.__version__, "cases": rows}, indent=1))
+    tables = {"botocore": botocore.__version__}
+    for table, profile, cases in (("cases", "lab", CASES), ("by_environment", None, BY_ENVIRONMENT)):
+        tables[table] = {
+            name: {**dict(zip(("credentials", "config", "environment"), case)), "botocore": answer(profile, *case)}
+            for name, case in cases.items()
+        }
+    print(json.dumps(tables, indent=1))
