@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"cbt-plugins/companion/internal/aws"
 	"cbt-plugins/companion/internal/drive"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/spec"
@@ -47,9 +48,6 @@ func load(args []string) int {
 	config, err := clientConfig(orders)
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitFailed)
-	}
-	if config.AccessKey == "" || config.SecretKey == "" {
-		return failed(events, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be in the environment", drive.ExitFailed)
 	}
 	// a reader of rows that has gone is an error of write, not the end of the process
 	signal.Ignore(syscall.SIGPIPE)
@@ -158,13 +156,17 @@ func clientConfig(orders *spec.Spec) (s3.Config, error) {
 	case "s3", "kms":
 		encryption = s3.ByServer(orders.KMSKey)
 	}
+	keys, err := aws.FindKeys()
+	if err != nil {
+		return s3.Config{}, err
+	}
 	return s3.Config{
 		Hosts:       orders.Hosts,
 		RoundRobin:  orders.RoundRobin,
 		Region:      orders.Region,
-		AccessKey:   os.Getenv("AWS_ACCESS_KEY_ID"),
-		SecretKey:   os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		Session:     os.Getenv("AWS_SESSION_TOKEN"),
+		AccessKey:   keys.Access,
+		SecretKey:   keys.Secret,
+		Session:     keys.Session,
 		HostStyle:   orders.HostStyle,
 		InsecureTLS: !orders.VerifyTLS,
 		Unsigned:    orders.Unsigned,

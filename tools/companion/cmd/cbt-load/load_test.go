@@ -63,6 +63,51 @@ func TestEachBucketHasItsOwner(t *testing.T) {
 	}
 }
 
+// A spec without hosts and region, and an environment without keys: all comes from the profile.
+func TestTheProfileSignsRequests(t *testing.T) {
+	var header http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { header = r.Header }))
+	defer server.Close()
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"AWS_SHARED_CREDENTIALS_FILE": "[lab]\naws_access_key_id = AK\naws_secret_access_key = SK\naws_session_token = T==\n",
+		"AWS_CONFIG_FILE":             "[profile lab]\nregion = r-1\nendpoint_url = " + server.URL + "\n",
+		"AWS_ACCESS_KEY_ID":           "", "AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "",
+	} {
+		if text != "" {
+			path := filepath.Join(folder, name)
+			os.WriteFile(path, []byte(text), 0o600)
+			text = path
+		}
+		t.Setenv(name, text)
+	}
+	t.Setenv("AWS_PROFILE", "lab")
+	what, err := spec.Parse([]byte(`{"version":1,"duration":1,"spaces":[{"name":"a","bucket":"a","sizes":[[1,1,1]]}],
+		"ops":[{"op":"GET","spaces":["a"]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientConfig(what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := newUsers(what, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result s3.Result
+	all.Do(&s3.Request{Op: s3.Stat, Bucket: "a", Key: "k", Until: time.Now().Add(10 * time.Second)}, &result)
+	signed := header.Get("Authorization")
+	if result.Kind != "" || !strings.Contains(signed, "Credential=AK/") || !strings.Contains(signed, "/r-1/s3/") ||
+		header.Get("X-Amz-Security-Token") != "T==" || !strings.Contains(signed, "x-amz-security-token") {
+		t.Fatalf("%s %v", result.Message, header)
+	}
+	t.Setenv("AWS_PROFILE", "nobody")
+	if _, err := clientConfig(what); err == nil || !strings.Contains(err.Error(), "no profile nobody; there are: lab") {
+		t.Fatal(err)
+	}
+}
+
 func TestASignalDoesNotWaitForANameServer(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)

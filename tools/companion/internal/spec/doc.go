@@ -5,10 +5,10 @@
 //	version                    1
 //	job                        a name, for people
 //	hosts                      http://host:port or https://host:port, all of one scheme; without: AWS_ENDPOINT_URL_S3, else
-//	                           AWS_ENDPOINT_URL
+//	                           AWS_ENDPOINT_URL, else endpoint_url of the profile AWS_PROFILE
 //	host_select, region,       as in the section s3: of a benchmark, but lookup: host for dns, and no host_select: one.
-//	lookup, verify_tls,        The variable SSL_CERT_FILE is its ca_file; region without: AWS_REGION, AWS_DEFAULT_REGION
-//	payload
+//	lookup, verify_tls,        The variable SSL_CERT_FILE is its ca_file; region without: AWS_REGION, AWS_DEFAULT_REGION,
+//	payload                    else region of the profile
 //	deadline, retries,         as in the section cbt_load:; compressible: share of every 4 KiB that is zeros, 0 to 1.
 //	list_keys, part_size,      A retried request is one row with its last error
 //	compressible, verify,

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
+	"cbt-plugins/companion/internal/aws"
 	"cbt-plugins/companion/internal/keyset"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/schedule"
@@ -51,7 +51,7 @@ func read(f *fields) *Spec {
 		Job:          f.text("job", "", false),
 		Seed:         uint64(f.integer("seed", defaultSeed, -1<<63, 1<<63-1)),
 		RoundRobin:   f.choice("host_select", "weighed", "roundrobin", defaultHostSelect),
-		Region:       f.text("region", cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), defaultRegion), false),
+		Region:       readRegion(f),
 		HostStyle:    f.choice("lookup", "path", "host", defaultLookup),
 		VerifyTLS:    f.flag("verify_tls", defaultVerifyTls),
 		Unsigned:     f.choice("payload", "signed", "unsigned", defaultPayload),
@@ -170,21 +170,54 @@ func overlaps(f *fields, spaces []Space, i int) {
 	}
 }
 
-func readHosts(f *fields, s *Spec) {
-	scheme, ofEnvironment := "", cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
-	hosts := f.list("hosts", ofEnvironment == "")
-	if hosts == nil && ofEnvironment != "" {
-		hosts = []any{ofEnvironment}
+// readRegion returns the region; AWS's conventions are asked for it only where the spec has none.
+func readRegion(f *fields) string {
+	region := f.text("region", "", false)
+	if _, given := f.values["region"]; given {
+		return region
 	}
+	region, err := aws.Region()
+	if err != nil {
+		f.fail("region", "is missing, and %s", err)
+	}
+	return cmp.Or(region, defaultRegion)
+}
+
+// hostsOf returns the values of `hosts`; AWS's conventions are asked for the only one where the spec has none.
+func hostsOf(f *fields) []any {
+	hosts := f.list("hosts", false)
+	if _, given := f.values["hosts"]; given {
+		if hosts != nil && len(hosts) == 0 {
+			f.fail("hosts", "must not be empty")
+		}
+		return hosts
+	}
+	endpoint, err := aws.Endpoint()
+	switch {
+	case err != nil:
+		f.fail("hosts", "is missing, and %s", err)
+	case endpoint == "":
+		f.fail("hosts", "is missing, and neither AWS_ENDPOINT_URL_S3 nor a profile has an endpoint")
+	default:
+		return []any{endpoint}
+	}
+	return nil
+}
+
+func readHosts(f *fields, s *Spec) {
+	scheme, hosts := "", hostsOf(f)
 	for i, value := range hosts {
 		key := fmt.Sprintf("hosts[%d]", i)
 		text, _ := value.(string)
 		host, err := url.Parse(text)
 		switch {
+		case strings.Contains(text, "@"): // what is before it may be a secret
+			f.fail(key, "must be scheme, host and port alone, without a user")
+			continue
 		case err != nil || host.Host == "" || (host.Scheme != "http" && host.Scheme != "https"):
 			f.fail(key, "must be http://host:port or https://host:port, not %s", shown(value))
 			continue
-		case strings.Trim(host.Path, "/") != "" || host.User != nil || host.RawQuery != "" || host.Fragment != "":
+		case strings.Trim(host.Path, "/") != "" || host.RawQuery != "" || host.Fragment != "":
 			f.fail(key, "must be scheme, host and port alone, not %s", shown(value))
 		case scheme != "" && scheme != host.Scheme:
 			f.fail(key, "must be %s, as the other hosts are", scheme)

@@ -2,12 +2,25 @@ package spec
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"cbt-plugins/companion/internal/keyset"
 	"cbt-plugins/companion/internal/s3"
 )
+
+// A spec without hosts or region asks for them: nothing is to come from whoever runs the tests.
+func TestMain(m *testing.M) {
+	for _, line := range os.Environ() {
+		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "AWS_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Setenv("HOME", "/nonexistent")
+	os.Exit(m.Run())
+}
 
 const full = `{ "version": 1, "job": "01-4KiB", "seed": 1, "hosts": ["http://rgw1:7480"], "host_select": "roundrobin", "region": "r",
   "lookup": "host", "verify_tls": false, "payload": "unsigned", "workers": 8, "rate": 10.5, "arrivals": "even",
@@ -171,9 +184,6 @@ func FuzzParse(f *testing.F) {
 
 func TestTheEnvironmentNamesTheEndpointAndTheRegion(t *testing.T) {
 	bare := strings.NewReplacer(`"hosts": ["http://rgw1:7480"],`, "", `"region": "r",`, "").Replace(full)
-	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"} {
-		t.Setenv(name, "")
-	}
 	if _, err := Parse([]byte(bare)); err == nil || !strings.Contains(err.Error(), "hosts") {
 		t.Fatal(err)
 	}
@@ -193,5 +203,33 @@ func TestTheEnvironmentNamesTheEndpointAndTheRegion(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_S3", "s3:80")
 	if _, err := Parse([]byte(bare)); err == nil {
 		t.Fatal("no scheme")
+	}
+}
+
+func TestTheProfileNamesTheEndpointAndTheRegion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	text := "[profile lab]\nregion = r-1\nservices = s\n[services s]\ns3 =\n  endpoint_url = http://lab:80\n[profile no]\n" +
+		"endpoint_url = http://u:SECRET@h\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bare := strings.NewReplacer(`"hosts": ["http://rgw1:7480"],`, "", `"region": "r",`, "").Replace(full)
+	t.Setenv("AWS_CONFIG_FILE", path)
+	t.Setenv("AWS_PROFILE", "lab")
+	if s, err := Parse([]byte(bare)); err != nil || s.Hosts[0] != "http://lab:80" || s.Region != "r-1" {
+		t.Fatal(s, err)
+	}
+	t.Setenv("AWS_PROFILE", "nobody")
+	if s, err := Parse([]byte(full)); err != nil || s.Hosts[0] != "http://rgw1:7480" || s.Region != "r" {
+		t.Fatal(s, err)
+	}
+	var errorLines Errors
+	if _, err := Parse([]byte(bare)); !errors.As(err, &errorLines) || len(errorLines) != 2 ||
+		!strings.Contains(err.Error(), "hosts: is missing, and ") || !strings.Contains(err.Error(), "no profile nobody; there are: lab, no") {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_PROFILE", "no")
+	if _, err := Parse([]byte(bare)); err == nil || strings.Contains(err.Error(), "SECRET") {
+		t.Fatal(err)
 	}
 }
