@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from ipaddress import ip_address
 from typing import Annotated, Any, List, Mapping, Optional, Sequence
@@ -26,11 +27,11 @@ from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 from cbt_plugins.config.shell_values import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
 from cbt_plugins.inventory import is_host
 
-_USER, _REGION = TypeAdapter(RgwUser), TypeAdapter(Region)
+_USER, _REGION, _PROFILE = TypeAdapter(RgwUser), TypeAdapter(Region), TypeAdapter(AwsProfile)
 #: where neither the file nor AWS's conventions name one
 _DEFAULT_REGION = plan.S3.region
 _PLACES: Any = [{"required": ["urls"]}, {"required": ["endpoints"]}]
-_OWN_KEYS: Any = [{"required": ["profile"]}, {"required": ["access_key"]}]
+_NO_PLACE_OR_USER: Any = {"not": {"anyOf": [*_PLACES, {"required": ["user"]}]}}
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KUBERNETES = re.compile(r"secret:(?:[a-z0-9-]+/)?[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
@@ -90,6 +91,12 @@ def _is_address(url: str) -> bool:
         return False
 
 
+def _section_of_endpoints(context: Optional[Mapping[str, Any]], name: Optional[str]) -> Mapping[str, Any]:
+    """Return a section of client_endpoints; {} without its name."""
+    section = ((context or {}).get("endpoints") or {}).get(name) if name else None
+    return section if isinstance(section, Mapping) else {}
+
+
 _Secret = Annotated[
     str,
     BeforeValidator(_secret_source),
@@ -103,7 +110,7 @@ _Url = Annotated[
 class S3Section(Strict):
     """Where the load goes, and where its keys come from."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [*_PLACES, {"not": {"anyOf": _PLACES}, "anyOf": _OWN_KEYS}]})
+    model_config = ConfigDict(json_schema_extra={"oneOf": [*_PLACES, _NO_PLACE_OR_USER]})
 
     urls: Optional[Annotated[List[_Url], Field(min_length=1)]] = Field(
         None,
@@ -127,7 +134,10 @@ class S3Section(Strict):
     )
     session_token: Optional[_Secret] = Field(None, description="Token of a session, in the same forms.")
     profile: Optional[AwsProfile] = Field(
-        None, description="Instead: a profile of the leading machine's `~/.aws/credentials` and `~/.aws/config`."
+        None,
+        validate_default=True,
+        description="Instead: a profile of the leading machine's `~/.aws/credentials` and `~/.aws/config`. "
+        "Default without `user` and keys: `AWS_PROFILE`.",
     )
     region: Optional[Region] = Field(
         None,
@@ -198,6 +208,21 @@ class S3Section(Strict):
                 raise ValueError(f"client_endpoints.{name}.user: {text}") from None
         return name
 
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _profile_of_environment(cls, name: Any, info: ValidationInfo) -> Any:
+        """Return AWS_PROFILE for a section that names no source of keys."""
+        others = ("user", "access_key", "secret_key", "session_token")
+        endpoint = _section_of_endpoints(info.context, info.data.get("endpoints"))
+        named = [*(info.data.get(key, "wrong") for key in others), endpoint.get("user")]
+        of_environment = os.environ.get("AWS_PROFILE")
+        if name is not None or not of_environment or any(key is not None for key in named):
+            return name
+        try:
+            return _PROFILE.validate_python(of_environment)
+        except ValidationError:
+            raise ValueError("AWS_PROFILE is not the name of a profile: letters, digits and . _ @ - only") from None
+
     @model_validator(mode="after")
     def _check_section(self, info: ValidationInfo) -> S3Section:
         errors = []
@@ -236,9 +261,8 @@ class S3Section(Strict):
                 FieldError(("user",), "either user or access_key + secret_key, not both", of_key=True)
             )
         if not given and self.user is self.profile is None and not self._endpoint(info.context).get("user"):
-            errors.append(
-                FieldError((), "needs user: (keys from radosgw-admin), profile:, or access_key: and secret_key:")
-            )
+            text = "needs user: (keys from radosgw-admin), profile: (or AWS_PROFILE), or access_key: and secret_key:"
+            errors.append(FieldError((), text))
         if errors:
             raise FieldErrors(errors)
         return self
@@ -274,8 +298,7 @@ class S3Section(Strict):
             return _DEFAULT_REGION
 
     def _endpoint(self, context: Optional[Mapping[str, Any]]) -> Mapping[str, Any]:
-        section = ((context or {}).get("endpoints") or {}).get(self.endpoints) if self.endpoints else None
-        return section if isinstance(section, Mapping) else {}
+        return _section_of_endpoints(context, self.endpoints)
 
     def to_plan(self, endpoints: Mapping[str, Any]) -> plan.S3:
         """Return the plan's S3; `endpoints` is the file's client_endpoints section."""

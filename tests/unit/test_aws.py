@@ -17,7 +17,8 @@ from cbt_plugins.plan import S3
 from cbt_plugins.run.s3_key_sources import s3_keys
 
 DATA = Path(__file__).parents[1] / "data" / "aws" / "botocore.json"
-CASES: Dict[str, Any] = json.loads(DATA.read_text())["cases"]
+TABLES: Dict[str, Any] = json.loads(DATA.read_text())
+CASES: Dict[str, Any] = TABLES["cases"]
 KEYS = "aws_access_key_id = AK\naws_secret_access_key = SK\n"
 
 
@@ -130,6 +131,42 @@ def test_urls_are_enough_where_the_profile_is_not(home: Path, tmp_path: Path, mo
     assert s3_of(tmp_path, "urls: ['http://a:1'], user: cbt").region == "us-east-1"
     monkeypatch.delenv("AWS_REGION")
     assert s3_of(tmp_path, "urls: ['http://a:1'], profile: nobody").region == "us-east-1"
+
+
+@pytest.mark.parametrize("name", ["AWS_PROFILE", "AWS_PROFILE with a token"])
+def test_a_section_without_a_profile_has_that_of_the_environment(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    case = TABLES["by_environment"][name]
+    for file in ("credentials", "config"):
+        (home / file).write_text(case[file])
+    monkeypatch.setenv("AWS_PROFILE", case["environment"]["AWS_PROFILE"])
+    s3, expected = s3_of(tmp_path, ""), case["botocore"]
+    assert (s3.profile, s3.urls, s3.region) == ("lab", (expected["endpoint"],), expected["region"])
+    assert list(s3_keys(s3, cast(Any, None)).all) == expected["keys"]
+    assert s3_of(tmp_path, "urls: ['http://a:1']").profile == "lab"
+    assert s3_of(tmp_path, "profile: default, urls: ['http://a:1']").profile == "default"
+
+
+@pytest.mark.parametrize("section", ["user: cbt", "access_key: '${A}', secret_key: '${B}'", "endpoints: e"])
+def test_the_profile_of_the_environment_changes_no_section_with_keys(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str
+) -> None:
+    text = FILE + "client_endpoints: {e: {driver: s3, urls: ['http://a:1'], user: cbt}}\n"
+    place = "" if section == "endpoints: e" else ", urls: ['http://a:1']"
+
+    def plan() -> S3:
+        (tmp_path / "f.yaml").write_text(text.replace("SECTION", f"{section}{place}"))
+        (run,) = load_file(tmp_path / "f.yaml").runs
+        return run.plan.s3
+
+    before = plan()
+    (home / "credentials").write_text(f"[lab]\n{KEYS}")
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    assert plan() == before and before.profile is None
+    monkeypatch.setenv("AWS_PROFILE", "a b")
+    with pytest.raises(ConfigError, match=r"s3.profile: AWS_PROFILE is not the name of a profile"):
+        s3_of(tmp_path, "urls: ['http://a:1']")
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("s3", "message"),
     [
-        ("§{urls: ['http://a']}", "needs user: (keys from radosgw-admin), profile:, or access_key: and secret_key:"),
+        ("§{urls: ['http://a']}", "needs user: (keys from radosgw-admin), profile: (or AWS_PROFILE), or access_key: "),
         ("§{user: cbt}", "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"),
         ("{urls: §[], user: cbt}", "must not be empty"),
         ("{urls: ['http://a', §'http://a/'], user: cbt}", "this endpoint is in the list twice"),
