@@ -30,6 +30,8 @@ KEY_ERRORS = {
     "ExpiredToken": "the session token has expired",
     "UserSuspended": "the user is suspended",
 }
+#: codes of RGW for a token that it has not made, that belongs to another access key, or that has expired
+_TOKEN_REFUSED = ("AccessDenied", "InvalidArgument")
 
 
 def context_of(order):
@@ -67,6 +69,16 @@ def reply_of(order, url, keys):
     return reply.status, is_s3, code
 
 
+def is_token_refused(order, url, keys):
+    """Return whether an endpoint refuses the session token.
+
+    RGW has one code for that, and for a user who may not list buckets. But it reads the token before it compares the
+    signature: a wrong secret key with a good token is another code.
+    """
+    access, _, token = keys
+    return reply_of(order, url, [access, "wrong", token])[2] in _TOKEN_REFUSED
+
+
 def speaks_http(order, url):
     try:
         reply_of(order, url.replace("https:", "http:", 1), None)
@@ -96,6 +108,7 @@ def error_of(order, url, owner, keys):
     """Return the error of an endpoint with these keys, "" for none."""
     try:
         status, is_s3, code = reply_of(order, url, keys)
+        refused = keys and keys[2] and code in _TOKEN_REFUSED and is_token_refused(order, url, keys)
     except socket.gaierror:
         return "unknown host name on this node"
     except ConnectionRefusedError:
@@ -122,6 +135,9 @@ def error_of(order, url, owner, keys):
         return "the endpoint replies, but is not an S3 server (status %d, no S3 header and no XML of S3)" % status
     if keys and code in KEY_ERRORS:
         return "the keys of %s are wrong: %s (%s)" % (owner, KEY_ERRORS[code], code)
+    if refused:
+        text = "the session token is wrong, or has expired, or belongs to another access key"
+        return "the keys of %s are wrong: %s (%s)" % (owner, text, code)
     return ""
 
 

@@ -212,6 +212,27 @@ def test_wrong_keys_are_told_from_other_servers(answer: Answer, words: str, liar
     assert words in error if words else error == ""
 
 
+@pytest.mark.parametrize(
+    ("token", "codes", "words"),
+    [
+        ("T", ["AccessDenied", "AccessDenied"], "keys of user u are wrong: the session token is wrong, or has expired"),
+        ("T", ["InvalidArgument", "InvalidArgument"], "keys of user u are wrong: the session token is wrong, or has"),
+        ("T", ["InvalidToken"], "keys of user u are wrong: the session token is wrong (InvalidToken)"),
+        ("T", ["AccessDenied", "SignatureDoesNotMatch"], ""),
+        ("", ["AccessDenied"], ""),
+    ],
+)
+def test_a_wrong_token_is_told_from_a_user_without_rights(
+    liar: Callable[[Answer], Any], token: str, codes: List[str], words: str
+) -> None:
+    """RGW has one code for both; its answer to a wrong secret key shows whether it takes the token."""
+    left = list(codes)
+    client = liar(lambda line: code(left.pop(0))(line))
+    order = {"region": "r", "verify": True, "authority": ""}
+    error = endpoint_probe.error_of(order, f"http://{client.host}", "user u", ["AK", "SECRET", token])
+    assert left == [] and (words in error if words else error == "")
+
+
 def test_https_on_a_port_without_tls(liar: Callable[[Answer], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_probe, "TIMEOUT", 0.5)
     order = {"region": "r", "verify": True, "authority": ""}
