@@ -14,6 +14,7 @@ from cbt_plugins.cluster_conditions import found_in
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.file_check import Config
+from cbt_plugins.config.generator_classes import generators_of
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.faults import FaultError, preview
 from cbt_plugins.faults.cluster_access import limits_of
@@ -26,7 +27,7 @@ from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.run.cluster_fitness import accepted_of, condition_errors
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
-from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys
+from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys, token_errors
 
 from .command import CommandError
 
@@ -98,7 +99,7 @@ def _errors_of_nodes(ceph: Ceph, config: Config) -> Tuple[str, ...]:
     silent = {node: answer for node, answer in answers.items() if answer.status}
     errors = [f"{node}: {' '.join(answer.stderr.split()) or 'no reply'}" for node, answer in silent.items()]
     reached = [node for node in clients if node not in silent]
-    for plan in {repr((plan.s3, plan.users, plan.rgw.make_user)): plan for plan in plans}.values():
+    for plan in {repr((p.s3, p.users, p.rgw.make_user, sorted(generators_of(p)))): p for p in plans}.values():
         errors += _errors_of_s3(ceph, plan, reached, ceph.head not in silent)
     return tuple(dict.fromkeys(errors))
 
@@ -112,7 +113,9 @@ def _errors_of_s3(ceph: Ceph, plan: Plan, clients: Sequence[str], head: bool) ->
         authority = authority_of(plan.s3)
         # a run makes the user with its keys; without the head, keys of an existing user are unknown
         if not plan.rgw.make_user and (head or not (plan.s3.user or plan.users)):
-            owned = owners_of(plan, s3_keys(plan.s3, ceph), keys_of_users(plan, ceph))
+            keys = s3_keys(plan.s3, ceph)
+            owned = owners_of(plan, keys, keys_of_users(plan, ceph))
+            errors += token_errors(plan, keys)
     except CephError as error:
         errors.append(str(error))
     return [*errors, *(errors_of_endpoints(ceph.remote, clients, plan.s3, authority, owned) if clients else ())]

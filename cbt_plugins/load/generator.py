@@ -186,6 +186,8 @@ class Generator(ABC):
     known_keys: ClassVar[Tuple[str, ...]] = ()
     #: parts of a plan that it follows: sse, versioned, users (of buckets), objects (of a group of buckets)
     features: ClassVar[Tuple[str, ...]] = ()
+    #: it sends the token of a session, of AWS_SESSION_TOKEN
+    sends_tokens: ClassVar[bool] = True
     #: the key of a benchmark's section that says how it works
     section_key: ClassVar[str] = ""
     #: a driver works on all of its buckets

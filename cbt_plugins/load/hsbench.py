@@ -45,6 +45,7 @@ class HsbenchJobs(Generator):
     known_keys = ("keys",)
     across = True
     puts_whole = True
+    sends_tokens = False
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
 from cbt_plugins.run.fault_rights import errors_of_rights
 from cbt_plugins.run.fill_goal import reached_before
-from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys
+from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys, token_errors
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def check(run: RunContext) -> Ready:
         keys = S3Keys("", "") if later else s3_keys(run.plan.s3, ceph)
         others = () if later else keys_of_users(run.plan, ceph)
         owned = {} if later else owners_of(run.plan, keys, others)
-        errors += errors_of_endpoints(remote, clients, run.plan.s3, authority, owned)
+        errors += token_errors(run.plan, keys) + errors_of_endpoints(remote, clients, run.plan.s3, authority, owned)
         versions: Any = {}
         if run.plan.admin:
             versions = ceph.json("versions")

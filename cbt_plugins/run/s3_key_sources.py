@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.kubernetes import KubernetesError
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config import aws_profile
+from cbt_plugins.config.generator_classes import engine_with, generators_of
 from cbt_plugins.plan import S3, Plan
 
 #: bytes of the file of a key
@@ -41,6 +42,13 @@ def owners_of(plan: Plan, keys: S3Keys, others: Sequence[S3Keys]) -> Dict[str, S
     s3 = plan.s3
     owner = f"user {s3.user}" if s3.user else f"profile {s3.profile}" if s3.profile else "s3"
     return {owner: keys, **{f"user {user}": of_user for user, of_user in zip(plan.users, others)}}
+
+
+def token_errors(plan: Plan, keys: S3Keys) -> List[str]:
+    """Return the errors of engines that cannot send the token of these keys, which a profile may have."""
+    engines = [engine for engine, of in generators_of(plan).items() if keys.token and not of.sends_tokens]
+    able = engine_with("sends_tokens")
+    return [f"s3: the keys have a session token, which {engine} cannot send: set engine: {able}" for engine in engines]
 
 
 def _secret(source: str, name: str, ceph: Ceph) -> str:

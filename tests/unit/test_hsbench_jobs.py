@@ -32,6 +32,7 @@ from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_window import window_of
+from cbt_plugins.run.s3_key_sources import token_errors
 
 DATA = Path(__file__).parents[1] / "data" / "hsbench"
 SECTION = """\
@@ -96,6 +97,15 @@ def test_the_modes_of_a_mesh(tmp_path: Path) -> None:
     assert [(options(job)["-n"], options(job)["-d"]) for job in gets] == [(str(n), "90") for n in (5, 6, 7, 8)]
     assert [(options(job)["-n"], options(job)["-d"]) for job in deletes] == [(str(n), "-1") for n in (5, 6, 7, 8)]
     assert {phase.engine for phase in made.phases} == {"hsbench"}
+
+
+def test_a_token_that_hsbench_cannot_send(tmp_path: Path) -> None:
+    """A profile may have a token, which is known only when its keys are read."""
+    session, made = S3Keys("AK", "SK", "T"), plan(tmp_path)
+    (error,) = token_errors(made, session)
+    assert error == "s3: the keys have a session token, which hsbench cannot send: set engine: cbt-load"
+    other = plan(tmp_path, "benchmarks: {rgwtest: {s3: {urls: ['http://rgw1:7480'], user: cbt}, engine: cbt-load}}\n")
+    assert token_errors(made, S3Keys("AK", "SK")) == token_errors(other, session) == []
 
 
 def test_the_mesh_of_the_study_by_one_key(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_preflight_refuses_it_with_all_its_errors(
     nothing = ("_facts", "offsets", "authority_of", "s3_keys", "owners_of")
     for name in nothing:
         monkeypatch.setattr(preflight, name, lambda *_: {})
-    for name in ("python_errors", "_scratch_errors", "keys_of_users", "errors_of_endpoints"):
+    for name in ("python_errors", "_scratch_errors", "keys_of_users", "token_errors", "errors_of_endpoints"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
     monkeypatch.setattr(preflight, "await_conditions", lambda _: ["not clean"])
     ceph = SimpleNamespace(**vars(used(0.029)), json=lambda _: {}, bucket=lambda _: None)
