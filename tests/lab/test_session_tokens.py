@@ -1,0 +1,137 @@
+"""Keys of a session that a real RGW has made: a run, cbt-load by hand, and a token that is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional
+from urllib.parse import urlencode
+
+import pytest
+from cycles import IN_HOME, Cycle
+from running_lab import RunningLab
+from test_conventions import SECTION, write
+
+from cbt_plugins.programs import own_program
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+#: the gateway that makes sessions, and its user who may ask for them
+GATEWAY, USER = "rgw1", "session"
+URL = f"http://{GATEWAY}:7480"
+OPTIONS = {"rgw_s3_auth_use_sts": "true", "rgw_sts_key": "abcdefghijklmnop"}
+POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": ["sts:GetSessionToken", "s3:*"], "Resource": ["arn:aws:s3:::*"]}],
+}
+#: one signed request, as the agent that removes buckets signs it
+ASK = """\
+import json, sys
+from cbt_plugins.run.bucket_agent import SignedRequests
+order, body, wanted = json.load(sys.stdin)
+root = SignedRequests(order).ask("POST", "/", body=body.encode(), wanted=wanted)
+print(json.dumps({element.tag: element.text for element in root.iter()}))
+"""
+CREDENTIALS = """\
+[session]
+aws_access_key_id = {AccessKeyId}
+aws_secret_access_key = {SecretAccessKey}
+aws_session_token = {SessionToken}
+"""
+#: no region: warp asks for buckets in it, and the zonegroup has no other name
+CONFIG = f"[profile session]\nendpoint_url = {URL}\n"
+SPEC = {
+    "version": 1,
+    "workers": 2,
+    "objects": 20,
+    "make_buckets": True,
+    "spaces": [{"name": "4KiB", "bucket": "by-hand", "prefix": "p/", "sizes": [[4096, 4096, 1]]}],
+    "ops": [{"op": "PUT", "spaces": ["4KiB"]}],
+}
+
+
+def run(lab: RunningLab, *argv: str, **options: Any) -> str:
+    done = lab.exec("node0", argv, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def restart_gateway(lab: RunningLab) -> None:
+    """Restart the gateway, which reads these options only when it starts."""
+    lab.lab.crash(GATEWAY)
+    lab.lab.boot(GATEWAY)
+
+
+@pytest.fixture(scope="module")
+def session(lab: RunningLab) -> Iterator[Dict[str, str]]:
+    """AccessKeyId, SecretAccessKey and SessionToken of a session of USER."""
+    admin, keep = ("radosgw-admin", "user"), [f"--uid={USER}", f"--display-name={USER}", "--max-buckets=0"]
+    for option, value in OPTIONS.items():
+        run(lab, "ceph", "config", "set", f"client.{GATEWAY}", option, value)
+    try:
+        restart_gateway(lab)
+        text = run(lab, *admin, "create", *keep, "--caps=user-policy=*", "--gen-access-key", "--gen-secret")
+        key = json.loads(text[text.index("{") :])["keys"][0]
+        order = {"url": URL, "region": "lab-1", "keys": [key["access_key"], key["secret_key"], ""]}
+
+        def ask(wanted: str, **words: str) -> Dict[str, str]:
+            message = json.dumps([order, urlencode(words), wanted])
+            script = ["sh", "-c", IN_HOME, str(lab.home), lab.python, "-c", ASK]
+            reply: Dict[str, str] = json.loads(run(lab, *script, input=message))
+            return reply
+
+        document = {"UserName": USER, "PolicyName": "sessions", "PolicyDocument": json.dumps(POLICY)}
+        ask("PutUserPolicyResponse", Action="PutUserPolicy", **document)
+        yield ask("GetSessionTokenResponse", Action="GetSessionToken", DurationSeconds="3600")
+    finally:
+        run(lab, *admin, "rm", f"--uid={USER}", "--purge-data")
+        for option in OPTIONS:
+            run(lab, "ceph", "config", "rm", f"client.{GATEWAY}", option)
+        restart_gateway(lab)
+
+
+@pytest.fixture
+def profile(lab: RunningLab, session: Dict[str, str]) -> Iterator[Dict[str, str]]:
+    """The session as profile `session` of node0."""
+    write(lab, "credentials", CREDENTIALS.format(**session))
+    write(lab, "config", CONFIG)
+    yield session
+    lab.exec("node0", ["rm", "-r", "/root/.aws"])
+
+
+@pytest.mark.parametrize("engine", ["cbt-load", "warp"])
+def test_a_run_with_the_token_of_a_profile(
+    lab: RunningLab, profile: Dict[str, str], tmp_path: Path, engine: str
+) -> None:
+    cycle = Cycle(lab, tmp_path, rgwtest={**SECTION, "engine": engine, "s3": {"profile": "session"}})
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert {phase["status"] for phase in cycle.phases().values()} == {"ok"}
+    for secret in (profile["SecretAccessKey"], profile["SessionToken"]):
+        leaks = subprocess.run(["grep", "-rlF", secret, str(cycle.archive)], capture_output=True, text=True)
+        assert leaks.returncode == 1, leaks.stdout
+
+
+def test_cbt_load_by_hand_with_the_profile_of_the_environment(
+    lab: RunningLab, profile: Dict[str, str], tmp_path: Path
+) -> None:
+    spec, program = tmp_path / "spec.json", own_program("cbt-load")
+    spec.write_text(json.dumps(SPEC))
+    done = lab.exec("node0", ["env", "AWS_PROFILE=session", str(program), "run", str(spec)])
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 20, done.stderr
+    owner = json.loads(run(lab, "radosgw-admin", "bucket", "stats", "--bucket=by-hand"))["owner"]
+    assert owner == USER
+
+
+@pytest.mark.parametrize("kept", [0, -8, None], ids=["another", "cut", "not base64"])
+def test_a_token_that_is_wrong(
+    lab: RunningLab, profile: Dict[str, str], tmp_path: Path, kept: Optional[int]
+) -> None:
+    token = "%" if kept is None else profile["SessionToken"][:kept] + "AAAAAAA="
+    write(lab, "credentials", CREDENTIALS.format(**{**profile, "SessionToken": token}))
+    cycle = Cycle(lab, tmp_path, rgwtest={**SECTION, "s3": {"profile": "session"}})
+    words = [lab.python, "-m", "cbt_plugins.tools", "plan", str(cycle.file), "--live"]
+    live = lab.exec("node0", ["sh", "-c", IN_HOME, str(lab.home), *words])
+    assert live.returncode != 0
+    assert "the keys of profile session are wrong: the session token is wrong" in live.stdout + live.stderr
