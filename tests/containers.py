@@ -49,10 +49,11 @@ class Engine:
         environment = {**os.environ, **self.environment}
         return subprocess.run([self.program, *words], env=environment, capture_output=True, text=True, timeout=120)
 
-    def run(self, name: str) -> None:
-        """Start a container that waits."""
+    def run(self, name: str, *options: str) -> None:
+        """Start a container that waits, without a network unless `options` give it one."""
         mounts = ["-v", "/usr:/usr:ro", "-v", "/dev/null:/usr/bin/tar:ro"]
-        done = self.call("run", "-d", "--name", name, "--network=none", *mounts, *self.image, "sleep", "100000")
+        words = [*mounts, *(options or ["--network=none"]), *self.image]
+        done = self.call("run", "-d", "--name", name, *words, "sleep", "100000")
         if done.returncode:
             pytest.skip(f"{self.program} runs no container here: {done.stderr.strip()}")
 
