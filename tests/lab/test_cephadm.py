@@ -26,7 +26,17 @@ from container_faults import BY_NFT, FAULTS, ContainerFault, as_it_is, gateway_o
 from cycles import Cycle
 from faulty import Faulty, fault
 from running_lab import RunningLab
-from test_daemon_faults import ALL, STATES, answering, held, inject, killed, state
+from test_daemon_faults import (
+    ALL,
+    STATES,
+    answering,
+    balancing,
+    drained_under_requests,
+    held,
+    inject,
+    killed,
+    state,
+)
 from test_init_on_lab import OF_RGW, STATE, tool
 from test_init_on_lab import state as state_of
 from test_osdfailure import events, failure, happened
@@ -349,6 +359,13 @@ def test_a_fault_is_undone_after_a_kill(containers: Containers, name: str) -> No
         pytest.skip("needs nft (Debian: nftables)")
     containers.clean()
     held_killed_and_undone(containers, FAULTS[name](containers))
+
+
+def test_a_gateway_is_drained_before_it_is_stopped(containers: Containers) -> None:
+    containers.clean()
+    with balancing(containers) as admin_socket:
+        drained_under_requests(containers, gateway_on(containers, containers.gateways[0]), admin_socket)
+    containers.clean()
 
 
 @pytest.fixture

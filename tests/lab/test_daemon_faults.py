@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -291,29 +292,41 @@ frontend s3
     default_backend s3
 backend s3
     balance roundrobin
-    server a 10.77.1.1:7480 check inter 500
-    server b 10.77.1.2:7480 check inter 500
 """
 
 
-@pytest.fixture
-def balancer(faulty: Faulty) -> Iterator[str]:
-    """A haproxy on node0; the path of its admin socket."""
+@contextmanager
+def balancing(faulty: Faulty) -> Iterator[str]:
+    """Run a haproxy on node0 in front of all gateways; yields the path of its admin socket."""
     if not shutil.which("haproxy"):
         pytest.skip("no haproxy (Debian: apt-get install haproxy): drain was not tried")
     program = faulty.lab.exec("node0", ["sh", "-c", "command -v haproxy"]).stdout.strip()
     if not program:
         pytest.skip("no haproxy in the root folder of this release: drain was not tried")
     folder = faulty.folder()
-    (folder / "haproxy.cfg").write_text(HAPROXY.format(folder=folder))
+    addresses = {node: faulty.lab.nodes[node].address for node in faulty.gateways}
+    servers = "".join(f"    server {node} {address}:7480 check inter 500\n" for node, address in addresses.items())
+    (folder / "haproxy.cfg").write_text(HAPROXY.format(folder=folder) + servers)
     started = faulty.lab.exec("node0", [program, "-D", "-f", str(folder / "haproxy.cfg")])
     assert started.returncode == 0, started.stderr
-    yield f"{folder}/admin.sock"
-    faulty.lab.exec("node0", ["sh", "-c", f"kill $(cat {folder}/pid)"])
+    try:
+        yield f"{folder}/admin.sock"
+    finally:
+        faulty.lab.exec("node0", ["sh", "-c", f"kill $(cat {folder}/pid)"])
+
+
+@pytest.fixture
+def balancer(faulty: Faulty) -> Iterator[str]:
+    with balancing(faulty) as admin_socket:
+        yield admin_socket
 
 
 def test_a_gateway_is_drained_before_it_is_stopped(faulty: Faulty, balancer: str) -> None:
-    """No request through the balancer fails while its gateway goes, is killed with its run, and comes back."""
+    drained_under_requests(faulty, "rgw.rgw1", balancer)
+
+
+def drained_under_requests(faulty: Faulty, gateway: str, balancer: str) -> None:
+    """No request through the balancer fails while its first gateway goes, is killed with its run, and comes back."""
     before, folder = state(faulty), faulty.folder()
     log = folder / "requests"
     loop = (
@@ -324,8 +337,8 @@ def test_a_gateway_is_drained_before_it_is_stopped(faulty: Faulty, balancer: str
     client = subprocess.Popen(asking, env=faulty.lab.lab.environment(), stdin=subprocess.DEVNULL)
     try:
         wait_for(lambda: log.exists() and log.read_text().count("200") > 20, "requests")
-        running = held(faulty, inject("drain", "rgw.rgw1", balancers=["node0"], socket=balancer), folder)
-        assert answering(faulty) == ["rgw2"]
+        running = held(faulty, inject("drain", gateway, balancers=["node0"], socket=balancer), folder)
+        assert answering(faulty) == list(faulty.gateways[1:])
         killed(faulty, running)
         done = faulty.undo(folder)
         assert done.returncode == 0, done.stderr[-3000:]
@@ -335,7 +348,7 @@ def test_a_gateway_is_drained_before_it_is_stopped(faulty: Faulty, balancer: str
     assert set(log.read_text().split()) == {"200"}
     assert state(faulty) == before
     shown = faulty.lab.exec("node0", ["python3", "-c", SERVERS, balancer]).stdout
-    assert json.loads(shown) == {"a": "0", "b": "0"}
+    assert json.loads(shown) == dict.fromkeys(faulty.gateways, "0")
 
 
 SERVERS = """
