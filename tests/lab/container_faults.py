@@ -37,6 +37,10 @@ def gateway_crash(containers: Faulty) -> ContainerFault:
     return ContainerFault(inject("crash", gateway_on(containers, node)), lambda: answering(containers) == others)
 
 
+def osd_crash(containers: Faulty, osd: int = OSD) -> ContainerFault:
+    return ContainerFault(inject("crash", f"osd.{osd}"), lambda: not containers.osd(osd)["up"])
+
+
 def mon_failover(containers: Faulty) -> ContainerFault:
     first = leader(containers)
     return ContainerFault(inject("failover", f"mon.{first}"), lambda: leader(containers) != first)
@@ -90,6 +94,7 @@ def on_node(kind: str, shows: str, down: bool = False, **options: Any) -> Callab
 
 FAULTS: Dict[str, Callable[[Faulty], ContainerFault]] = {
     "crash of an RGW": gateway_crash,
+    "crash of an OSD": osd_crash,
     "failover of the leading mon": mon_failover,
     "failover of the active mgr": mgr_failover,
     "out": osd_out,
