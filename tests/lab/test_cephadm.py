@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,7 @@ from test_osdfailure import events, failure, happened
 from waiting import end_of, wait_for
 
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
+from cbt_plugins.results.stacks import profile_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -54,8 +56,12 @@ MONITORS: Dict[str, Any] = {
     "resources": {},
     "recovery": {},
     "perf_counters": {"interval": 2},
+    "backlog": {"interval": 10},
+    "stacks": {"interval": 20, "seconds": 3},
     "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
 }
+#: in names of Ceph's own functions
+OF_CEPH = re.compile(r"\b(BlueStore|PrimaryLogPG|OSD|PG|rocksdb|AsyncConnection|EventCenter|ProtocolV2|ceph)\b")
 
 
 #: as `cluster_state` and the studies have it: an OSD is out after eight seconds
@@ -158,12 +164,26 @@ def test_a_cycle_with_an_osd_stopped_by_the_orchestrator(containers: Containers,
     assert sum(name.startswith(("mgr.", "rgw.")) for name in daemons) == 4, daemons
     inside = summary["perf_counters"]["phases"]
     assert all(inside[name]["lines"] for name, phase in phases.items() if phase["jobs"])
+    garbage = inside["load"]["backlog"]["gc"]
+    assert all(isinstance(entries, int) for entries in garbage), garbage
+    assert_functions_of_osds(cycle)
     made = summary["failure"]["milestones"]
     (failed, returned) = made["episodes"]
     assert (failed["kind"], returned["kind"], returned["outcome"]) == ("failure", "return", "recovered")
     times = [sample.t for sample in samples.samples]
     assert assert_as_logged(lab, made, (5,), since=made["start"], samples=times) >= 5
     assert (cycle.folder / "report.html").exists()
+
+
+def assert_functions_of_osds(cycle: Cycle) -> None:
+    """Assert that stacks of OSDs in containers have names of Ceph's functions, or that a limit says why not."""
+    profile = profile_of([cycle.archive])
+    frames = {frame for stack in profile.cpu_ms if stack[0] == "osd" for frame in stack[3:]}
+    named = sorted(frame for frame in frames if OF_CEPH.search(frame))
+    print(f"{profile.samples} samples, {len(frames)} functions in OSDs, of Ceph {len(named)}:", *named[:9], sep="\n")
+    limits = [note for note in profile.notes if "osd: no symbols" in note]
+    assert frames and (named or limits), (frames, profile.notes)
+    print(*profile.notes, sep="\n")
 
 
 def opened(cycle: Cycle) -> List[Dict[str, Any]]:
