@@ -14,6 +14,8 @@ from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
+pytest.register_assert_rewrite("container_runs")
+
 
 class SharedLab:
     """The lab of the default shape: up from the first test that asks for it until the last one of tests/lab.
