@@ -1,9 +1,9 @@
 """A cluster that `cephadm bootstrap` makes in nodes of the lab: every daemon is in a container of podman.
 
-The nodes have a real systemd and journald, the machine's podman, runc and cephadm, and the image that `image` makes of
-the packages of Debian 12. Of the machine they see nothing that cephadm changes: what it writes below /etc, and what
-podman keeps, is the node's own. An OSD's store is a file, as everywhere in the lab: it is made as a legacy OSD, and
-`cephadm adopt` makes the container of it.
+The nodes have a real systemd and journald, the machine's podman and runc, the image that `image` makes of the packages
+of a Debian, and the cephadm of this image. Of the machine they see nothing that cephadm changes: what it writes below
+/etc, and what podman keeps, is the node's own. An OSD's store is a file, as everywhere in the lab: it is made as a
+legacy OSD, and `cephadm adopt` makes the container of it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Image(NamedTuple):
     version: str
     modules: Tuple[str, ...]  # of PyPI
     python: Tuple[str, ...] = ()  # options of pip for the Python of the image
+    packages: Tuple[str, ...] = ()  # in addition to those of every image
     in_registry: bool = False
 
     @property
@@ -60,6 +61,7 @@ NEW = Image(
     "18.2.7",
     ("asyncssh==2.11.0", "cryptography==3.3.2", "bcrypt==3.2.2", "pyOpenSSL==20.0.1", "six==1.17.0"),
     (*_FOR_313, "--implementation=cp", "--only-binary=:all:"),
+    ("ceph-volume",),  # Debian 12 has it in ceph-osd
     in_registry=True,
 )
 #: where the first monitor is, and `cephadm shell` works; the rest of them
@@ -156,7 +158,7 @@ WantedBy=sysinit.target
 _JOURNAL = "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nReadKMsg=no\nForwardToSyslog=no\n"
 #: cephadm insists on a clock; that of the lab is the machine's
 _CLOCK = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
-#: $0 folder with the texts above
+#: $0 folder with the texts above, $1 image
 _PREPARE = """
 set -e
 mkdir -p /var/tmp/containers
@@ -165,6 +167,9 @@ cp "$0/clock" /etc/systemd/system/chrony.service
 cp "$0/journal" /etc/systemd/journald.conf
 systemctl daemon-reload
 systemctl --quiet enable --now lab-containers chrony
+podman run --rm --net=host --entrypoint cat "$1" /usr/sbin/cephadm >/var/tmp/cephadm
+chmod 755 /var/tmp/cephadm
+mount --bind /var/tmp/cephadm /usr/sbin/cephadm
 """
 #: a legacy OSD: $1 image, $2 bytes, then numbers
 _ADOPT = """
@@ -216,7 +221,7 @@ def image(made: Image = OLD) -> Path:
             pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(work / "pip")]
             run_build_step([*pip, *made.python, *made.modules])
             script = ["bash", "-c", f"set -o pipefail; {_BUILD}", str(root), str(work), str(partial), made.name]
-            run_build_step(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES])
+            run_build_step(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES, *made.packages])
             if made.in_registry:
                 _push(made, partial)
             shutil.rmtree(work)
@@ -287,10 +292,10 @@ class ContainerLab(Lab):
 
 
 class Bootstrap:
-    """A way to the daemons of a lab, for `Lab.up`: its files are in `base`, and the image in `store`."""
+    """A way to the daemons of a lab, for `Lab.up`: its files are in `base`; cephadm is that of the image."""
 
-    def __init__(self, base: Path, store: Path) -> None:
-        self._base = base
+    def __init__(self, base: Path, image_of_daemons: Image) -> None:
+        self._base, self._image, store = base, image_of_daemons.name, image(image_of_daemons)
         folder = base / "containers"
         folder.mkdir()
         texts = {"containers.conf": _CONTAINERS, "policy.json": _POLICY, "registries.conf": _REGISTRIES}
@@ -307,7 +312,8 @@ class Bootstrap:
         with Daemons(spaces) as daemons:
             hosts = [node for node in nodes if node.systemd]
             with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda node: self._in(daemons, node.name, _PREPARE, str(self._base)), hosts))
+                words = (_PREPARE, str(self._base), self._image)
+                list(pool.map(lambda node: self._in(daemons, node.name, *words), hosts))
             step("nodes with podman")
             self._bootstrap(daemons, topology)
             step("cephadm bootstrap")
@@ -342,7 +348,7 @@ class Bootstrap:
         skipped = "--skip-pull --skip-monitoring-stack --skip-dashboard --skip-firewalld --allow-overwrite"
         keys = "--ssh-private-key /root/.ssh/id_ed25519 --ssh-public-key /root/.ssh/id_ed25519.pub"
         config = f"--config {self._base}/boot.conf"
-        daemons.run(FIRST, f"cephadm --image {OLD.name} bootstrap --mon-ip {address} {skipped} {keys} {config}")
+        daemons.run(FIRST, f"cephadm --image {self._image} bootstrap --mon-ip {address} {skipped} {keys} {config}")
 
     @staticmethod
     def _options_and_pools(ceph: CephShell, topology: Topology) -> int:
@@ -361,7 +367,7 @@ class Bootstrap:
         placement = " ".join(GATEWAYS)
 
         def adopt(host: LabNode) -> None:
-            self._in(daemons, host.name, _ADOPT, "sh", OLD.name, str(topology.block), *map(str, host.osds))
+            self._in(daemons, host.name, _ADOPT, "sh", self._image, str(topology.block), *map(str, host.osds))
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(adopt, hosts))

@@ -49,12 +49,13 @@ class Containers(Faulty):
 def container_lab(image: Image, factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """Run a cluster that an image's own cephadm has made, and end it."""
     cephadm_cluster.need_cephadm()
-    store, base = cephadm_cluster.image(image), factory.mktemp("cephadm")
+    base = factory.mktemp("cephadm")
+    bring_up = cephadm_cluster.Bootstrap(base, image)
     steps: List[str] = []
     lab = cephadm_cluster.ContainerLab(factory.mktemp("lab"), say=steps.append)
     try:
         shape = cephadm_cluster.shape(factory.getbasetemp())
-        lab.up(shape, detach=False, bring_up=cephadm_cluster.Bootstrap(base, store))
+        lab.up(shape, detach=False, bring_up=bring_up)
         print(*steps, sep="\n")
         yield Containers(RunningLab(lab, steps), base)
     finally:
