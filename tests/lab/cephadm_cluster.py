@@ -44,7 +44,6 @@ class Image(NamedTuple):
     version: str
     modules: Tuple[str, ...]  # of PyPI
     python: Tuple[str, ...] = ()  # options of pip for the Python of the image
-    packages: Tuple[str, ...] = ()  # in addition to those of every image
     in_registry: bool = False
 
     @property
@@ -61,7 +60,6 @@ NEW = Image(
     "18.2.7",
     ("asyncssh==2.11.0", "cryptography==3.3.2", "bcrypt==3.2.2", "pyOpenSSL==20.0.1", "six==1.17.0"),
     (*_FOR_313, "--implementation=cp", "--only-binary=:all:"),
-    ("ceph-volume",),  # Debian 12 has it in ceph-osd
     in_registry=True,
 )
 #: where the first monitor is, and `cephadm shell` works; the rest of them
@@ -221,7 +219,7 @@ def image(made: Image = OLD) -> Path:
             pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(work / "pip")]
             run_build_step([*pip, *made.python, *made.modules])
             script = ["bash", "-c", f"set -o pipefail; {_BUILD}", str(root), str(work), str(partial), made.name]
-            run_build_step(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES, *made.packages])
+            run_build_step(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES])
             if made.in_registry:
                 _push(made, partial)
             shutil.rmtree(work)
