@@ -26,8 +26,8 @@ import pytest
 from running_lab import need_machine, need_systemd
 
 from cbt_plugins.tools.lab import Lab, LabError, Topology
-from cbt_plugins.tools.lab.ceph_conf import ceph_conf, pool_commands, runtime_commands
-from cbt_plugins.tools.lab.daemons import Daemons, Step, await_clean, await_up
+from cbt_plugins.tools.lab.ceph_conf import ceph_conf
+from cbt_plugins.tools.lab.daemons import Daemons, Step, await_clean, await_up, make_pools
 from cbt_plugins.tools.lab.namespaces import Spaces, cache_home
 from cbt_plugins.tools.lab.process import CephShell, wait_for
 from cbt_plugins.tools.lab.root_builder import RootBuilder
@@ -353,11 +353,7 @@ class Bootstrap:
         ceph.ask("config set mgr mgr/cephadm/use_repo_digest false")  # the image is in no registry
         ceph.ask("config set osd osd_memory_target_autotune false")  # the orchestrator would set other targets in runs
         ceph.ask("config set mon mon_cluster_log_to_file true")
-        listing = ceph.ask("config ls")
-        pools, groups = pool_commands(replace(topology, rgws=1))
-        for command in [*runtime_commands(topology, json.loads(listing[listing.index("[") :])), *pools]:
-            ceph.ask(command)
-        return groups
+        return make_pools(ceph, replace(topology, rgws=1))
 
     def _daemons(self, daemons: Daemons, ceph: CephShell, topology: Topology, hosts: List[LabNode]) -> None:
         for host in hosts[1:]:

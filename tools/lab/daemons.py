@@ -232,7 +232,7 @@ def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, st
                     finish(job)
                 step(f"{len(stores)} OSD stores")
             starting = daemons.start_osds(nodes)
-            placement_groups = _make_pools(ceph, shape) if fresh else 1
+            placement_groups = make_pools(ceph, shape) if fresh else 1
             for job in [*starting, *mgrs]:
                 finish(job)
             step(f"{len(shape.osds)} OSDs started")
@@ -270,7 +270,8 @@ def _make_stores(directory: Path, record: LabRecord, daemons: Daemons) -> List[L
     return stores
 
 
-def _make_pools(ceph: CephShell, shape: Topology) -> int:
+def make_pools(ceph: CephShell, shape: Topology) -> int:
+    """Set the options of a new cluster and make its pools; return the number of placement groups."""
     pools, placement_groups = pool_commands(shape)
     listing = ceph.ask("config ls")
     option_names = json.loads(listing[listing.index("[") :])
