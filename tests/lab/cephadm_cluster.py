@@ -353,6 +353,8 @@ class Bootstrap:
         ceph.ask("config set mgr mgr/cephadm/use_repo_digest false")  # the image is in no registry
         ceph.ask("config set osd osd_memory_target_autotune false")  # the orchestrator would set other targets in runs
         ceph.ask("config set mon mon_cluster_log_to_file true")
+        # on Python 3.13 a ceph-mgr of 18.2.7 takes each module without NOTIFY_TYPES for a module that has crashed
+        ceph.ask("config set mgr mgr/crash/warn_recent_interval 0")
         return make_pools(ceph, replace(topology, rgws=1))
 
     def _daemons(self, daemons: Daemons, ceph: CephShell, topology: Topology, hosts: List[LabNode]) -> None:
