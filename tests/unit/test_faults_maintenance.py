@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, cast
 
@@ -47,7 +51,8 @@ def step(answers: Answers, host: str = HOST, **changed: Any) -> Step:
 
 def test_the_undo_needs_no_status_of_the_host() -> None:
     made = step(Answers())
-    assert [command.text for command in made.inject] == [f"ceph orch host maintenance enter {HOST} --force"]
+    (enter,) = made.inject
+    assert f"ceph orch host maintenance enter {HOST} --force" in enter.text
     leave, start, flag = made.undo
     assert leave.text.startswith("! ceph orch host ls | ")
     assert leave.text.endswith(f"|| ceph orch host maintenance exit {HOST}")
@@ -56,13 +61,34 @@ def test_the_undo_needs_no_status_of_the_host() -> None:
     assert any(check.want == ((("crush_node_flags", HOST), None),) for check in made.checks)
 
 
+@pytest.mark.parametrize(
+    ("answer", "status", "exit_status"),
+    [
+        ("Ceph cluster f on node2 moved to maintenance", 0, 0),
+        ("ALERT: Cannot stop ['mgr.b'] in Mgr service. Not enough remaining Mgr daemons.", 0, 1),
+        ("Error EINVAL: unknown host", 22, 1),
+    ],
+)
+def test_a_refusal_of_the_orchestrator_is_an_error(
+    tmp_path: Path, answer: str, status: int, exit_status: int
+) -> None:
+    """Reef refuses with exit status 0."""
+    ceph = tmp_path / "ceph"
+    ceph.write_text(f"#!/bin/sh\necho {shlex.quote(answer)} >&2\nexit {status}\n")
+    ceph.chmod(0o755)
+    (enter,) = step(Answers()).inject
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", enter.text], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, answer in done.stderr) == (exit_status, bool(exit_status))
+
+
 def test_a_host_without_osds() -> None:
     """It has no entry in the CRUSH tree, so the orchestrator sets no flag for it."""
     answers = Answers()
     answers.hosts = [{"hostname": "gw1", "status": ""}]
     mons = [*PACIFIC["mon metadata"], {"name": "x", "hostname": "gw1"}]
     made = step(answers, "gw1", **{"mon metadata": mons})
-    assert [command.text for command in made.inject] == ["ceph orch host maintenance enter gw1 --force"]
+    assert "ceph orch host maintenance enter gw1 --force" in made.inject[0].text
     assert not any("unset-group" in command.text for command in made.undo)
 
 

@@ -21,6 +21,10 @@ from cbt_plugins.plan import DAEMON_TYPES
 _STATUS = "maintenance"
 #: flag that the orchestrator sets for the OSDs of a host in maintenance
 _FLAG = "noout"
+#: Reef prints the reason of a refusal, "ALERT: Cannot stop ...", and ends with status 0
+_ENTER = """\
+answer=$({ceph} orch host maintenance enter {host} --force 2>&1) || {{ printf '%s\\n' "$answer" >&2; exit 1; }}
+case $answer in *ALERT:*) printf '%s\\n' "$answer" >&2; exit 1;; esac"""
 _UNIT = re.compile(r"(ceph-[0-9a-f-]{36})@")
 
 
@@ -51,7 +55,7 @@ class Maintenance(Kind):
         osds, limits, ceph = scene.on_node(node), scene.limits, scene.ceph.command
         status: Tuple[Any, ...] = ({"hostname": host}, "status")
         flags: Tuple[Any, ...] = ("crush_node_flags", host)
-        enter = Command(scene.head, f"{ceph} orch host maintenance enter {shlex.quote(host)} --force", limits.slow)
+        enter = Command(scene.head, _ENTER.format(ceph=ceph, host=shlex.quote(host)), limits.slow)
         pattern = shlex.quote(rf"^{re.escape(host)} .*{_STATUS}")
         leave = f"! {ceph} orch host ls | grep -Eqi {pattern} || {ceph} orch host maintenance exit {shlex.quote(host)}"
         return Step(
