@@ -136,7 +136,7 @@ def hold_and_undo_each_kind(containers: Containers) -> None:
         dump = containers.ceph("mgr dump")
         return [dump["active_name"], *(standby["name"] for standby in dump["standbys"])]
 
-    # 18.2.7 refuses the host of one of two managers
+    # soon after faults on managers 18.2.7 refuses the host of the standby
     (host,) = {*NODES} - {name.partition(".")[0] for name in managers()}
 
     def in_maintenance() -> bool:
