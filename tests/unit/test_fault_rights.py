@@ -118,7 +118,7 @@ def test_the_first_check_of_a_run_names_the_rights_of_a_later_phase(
     """The fault is in the phase after the fill; nothing was copied to a node, and no request was made."""
     for name in ("_facts", "offsets", "authority_of", "s3_keys", "owners_of"):
         monkeypatch.setattr(preflight, name, lambda *_: {})
-    for name in ("python_errors", "_scratch_errors", "keys_of_users", "errors_of_endpoints"):
+    for name in ("python_errors", "_scratch_errors", "keys_of_users", "token_errors", "errors_of_endpoints"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
     copied: List[Any] = []
     monkeypatch.setattr(preflight, "deploy", copied.append)
