@@ -34,7 +34,10 @@ def sampled(
 
 
 def usage_of(folder: Path, seconds: float = 20.0) -> Dict[str, Any]:
-    return resources.of_window(resources.read_nodes(folder, {}), (T0, T0 + seconds), NO_LOAD, {}, Networks())
+    """The usage as summary.json has it."""
+    usage = resources.of_window(resources.read_nodes(folder, {}), (T0, T0 + seconds), NO_LOAD, {}, Networks())
+    made: Dict[str, Any] = json.loads(json.dumps(usage))
+    return made
 
 
 def warnings_of(usage: Dict[str, Any]) -> List[str]:

@@ -198,7 +198,7 @@ def _oom_kills(processes: Sequence[DaemonSamples], node: NodeSamples, grid: Usag
     """
     counted = sum(look.kills for process in processes for look in process.memory if grid.begin < look.t <= grid.end)
     ends = [
-        process.at[-1]
+        float(process.at[-1])
         for process in processes
         # a look behind its end is of a cgroup that is still there
         if _has_ended(process, node) and not any(look.t > process.at[-1] for look in process.memory)
