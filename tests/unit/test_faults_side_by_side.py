@@ -10,7 +10,9 @@ from typing import Any, Dict, List
 
 import pytest
 from faults_world import ANYTHING, Connections, Died, Time, injector
+from waiting import wait_for
 
+from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.step import Command, Step, lots
@@ -164,3 +166,36 @@ def test_lots_keep_the_order_and_have_each_node_once() -> None:
     steps += [step("g"), step("h", orders="head"), step("i", orders="head"), step("j")]
     in_lots = [[one.node for one in lot] for lot in lots(steps, lambda one: one)]
     assert in_lots == [["a"], ["b", "c"], ["b", "d"], ["e"], ["f", "g", "h"], ["i", "j"]]
+
+
+def test_an_interrupt_while_two_nodes_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is still on its way when the undo has ended does nothing."""
+    world, begun, go_on, late = Connections(), threading.Event(), threading.Event(), []
+    play, wait = world.run, Pending.wait
+
+    def slow(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "systemctl stop" in command and nodes == ["node2"]:
+            begun.set()
+            assert go_on.wait(60)
+            late.append(play(nodes, command, timeout, check)["node2"].status)
+            return {"node2": Result("", "", late[-1])}
+        return play(nodes, command, timeout, check)
+
+    def interrupted(pending: Pending[Any]) -> None:
+        wait(pending)
+        if any("systemctl stop" in text for _, text in world.said):  # on node1
+            assert begun.wait(60)
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    world.run = slow  # type: ignore[method-assign]
+    made = injector(tmp_path, world)
+    monkeypatch.setattr(Pending, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt), made.holding():
+        made.inject(PAIR)
+    assert world.differences() == set()
+    go_on.set()
+    wait_for(lambda: late, "the command that was on its way")
+    assert late == [75]
+    assert world.differences() == set()
+    assert open_steps_in(tmp_path) == []
