@@ -141,6 +141,7 @@ def test_nothing_is_left(cycle: Cycle) -> None:
             assert keys["secret_key"].encode() not in path.read_bytes(), path
 
 
+@pytest.mark.long  # test_bucket_removal has several users
 def test_works_at_once_with_buckets_of_several_users(lab: RunningLab, tmp_path: Path) -> None:
     """Two works on groups of buckets, of which a user of a tenant has one."""
     groups = {"small": {"number": 2, "objects": 60}, "large": {"size": "64KiB", "user": "acme$works"}}

@@ -269,6 +269,7 @@ def test_a_phase_ends_on_time_although_an_rgw_hangs(lab: RunningLab, tmp_path: P
     assert all(b["ok"] for b in phase["accounting"])
 
 
+@pytest.mark.long  # the unit tests have the arithmetic, test_fill_goals the goals
 def test_exact_sizes_and_a_fill_by_share(lab: RunningLab, tmp_path: Path) -> None:
     """One bucket with two sizes and nothing in between; the fill ends when its share of MAX AVAIL is used."""
     cycle = Cycle(
@@ -345,6 +346,7 @@ def test_a_fill_that_the_cluster_refuses_ends_with_its_words(lab: RunningLab, tm
     assert re.search(r"failed: warp.*: fill failed: \S+: all of its first \d+ requests failed: .*[Qq]uota", done.stderr)
 
 
+@pytest.mark.long  # the test above has a user of a tenant
 def test_the_buckets_of_a_tenant(lab: RunningLab, tmp_path: Path) -> None:
     s3 = _user(lab, "perf$cbt")
     cycle = {"phases": [{"fill": {"objects": 50}}, {"hybrid": {"duration": "2s"}}]}
@@ -376,6 +378,7 @@ def test_https_with_an_authority_of_its_own(lab: RunningLab, tmp_path: Path) -> 
         assert sum(job["rows_total"] for job in phase["jobs"]) and not sum(j["errors_total"] for j in phase["jobs"])
 
 
+@pytest.mark.long  # the Go tests have both without a cluster
 def test_versions_and_encryption(lab: RunningLab, tmp_path: Path) -> None:
     """Each overwrite of a versioned bucket is an object more, a DELETE none less; RGW says how it keeps the objects."""
     s3 = {"urls": ["https://rgw1:7443", "https://rgw2:7443"], "user": "cbt", "verify_tls": False, "sse": "c"}

@@ -105,6 +105,7 @@ def test_one_osd_out_with_its_weight(faulty: Faulty) -> None:
     faulty.clean()
 
 
+@pytest.mark.long  # the test above has an OSD that goes out, test_faults_mark the commands
 def test_one_osd_is_marked_and_runs_on(faulty: Faulty) -> None:
     """As CBT's own recovery test has it, and with an end: here that of a test that failed."""
     process = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout
@@ -133,6 +134,7 @@ def test_a_crash_is_of_that_process(faulty: Faulty) -> None:
     faulty.clean()
 
 
+@pytest.mark.long  # test_faults_blast_radius has the rules
 def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
     """3 copies and EC 2+1 over four hosts: with two of them gone, half of the PGs are inactive, and are so for real."""
     said = faulty.run(
@@ -223,6 +225,7 @@ def test_a_switch_that_is_not_needed_is_disarmed(faulty: Faulty) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="needs nft (Debian: nftables)")
+@pytest.mark.long  # test_fault_kinds has a partition
 def test_a_node_whose_packets_are_dropped_is_still_in_reach(faulty: Faulty) -> None:
     """nft: the cluster loses its OSD, and ssh does not lose the node."""
     folder = faulty.folder()
@@ -252,6 +255,7 @@ def test_a_replaced_osd_has_its_number_and_nothing_else(faulty: Faulty) -> None:
     faulty.clean()
 
 
+@pytest.mark.long  # test_systemd reboots a node
 def test_power_and_reboot_by_commands(faulty: Faulty) -> None:
     """The lab's crash and boot, asked for through a file: what a BMC and its own reboot are to a real node."""
     wanted = faulty.folder()

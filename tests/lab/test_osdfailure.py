@@ -195,6 +195,7 @@ def test_kill_9_and_undo_from_another_shell(
         run_to_its_end(cycle, before)
 
 
+@pytest.mark.long  # test_cycle has a kill -9 and a resume, tests/crash both with faults in force
 def test_ctrl_c_then_kill_9_and_then_to_the_end(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
     """One run that is interrupted, resumed, killed, undone from another shell, and resumed, with a node down twice."""
     cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "5s"}, fill={"objects": 100}))

@@ -113,6 +113,7 @@ def test_a_unit_that_may_not_start_any_more_is_started(units: Units) -> None:
     assert units.leftovers() == ""
 
 
+@pytest.mark.long  # test_faults_injector has what is said to systemd
 def test_what_is_named_must_be_so(units: Units) -> None:
     """A unit is not taken as a bare process: it would not be a unit afterwards."""
     said = units.run(
@@ -176,6 +177,7 @@ def test_a_timer_heals_although_nobody_asks(units: Units) -> None:
     units.clean()
 
 
+@pytest.mark.long  # the test above has a timer
 def test_a_timer_that_is_not_needed_is_taken_away(units: Units) -> None:
     """What the undo sees for that is the timer, not only the file that says there is one."""
     with units.broken("network", NODE, interfaces=["eth0"], deadline=900) as said:
