@@ -1,15 +1,18 @@
-"""A run whose head dies under load: it says what it lacks, and is resumed when the head is back. Ten minutes:
+"""A run whose head dies under load in its hour 30: it says what it lacks, and is resumed when the head is back:
 
     CBT_PLUGINS_LONG=1 ./run test tests/lab/test_head_dies.py
 """
 
 from __future__ import annotations
 
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, Set
 
 import pytest
 from cycles import CLUSTER, S3, Cycle, generators
+from long_past import is_under_load, lengthen
 from running_lab import RunningLab, need_machine
 
 from cbt_plugins.tools.lab import Lab, Topology
@@ -42,7 +45,7 @@ def quorum(tmp_path: Path) -> Iterator[RunningLab]:
         lab.down(wipe=True)
 
 
-def test_a_head_that_dies_under_load(quorum: RunningLab, tmp_path: Path) -> None:
+def test_a_head_that_dies_in_hour_30(quorum: RunningLab, tmp_path: Path) -> None:
     load = {"duration": "90s", "warmup": "5s", "mix": {"get": 60, "put": 40}}
     section = {
         "s3": {**S3, "urls": ["http://rgw1:7480"]},
@@ -52,8 +55,11 @@ def test_a_head_that_dies_under_load(quorum: RunningLab, tmp_path: Path) -> None
         "cycle": {"phases": [{"fill": {"objects": 800}}, {"hybrid": load, "name": "measure"}]},
     }
     cycle = LedByAClient(quorum, tmp_path, {"resources": {}, "recovery": {}}, warp=section)
+    assert cycle.broken_off(partial(is_under_load, cycle, 1), "the load", signal.SIGINT) == 130
+    lengthen(cycle.folder, "fill", 29)
+    assert cycle.broken_off(partial(is_under_load, cycle, 2), "the load again") == -9
     cycle.start()
-    cycle.await_moment(lambda: cycle.running_rows("measure") > 20, "the load")
+    cycle.await_moment(partial(is_under_load, cycle, 3), "the load once more")
     assert quorum.exec("node0", ["ip", "link", "set", "eth0", "down"]).returncode == 0
     # the load goes on to its end; then the state of the cluster is needed
     assert cycle.ended() == 1
