@@ -20,6 +20,8 @@ from cbt_plugins.faults.step import Command, FaultError
 _AGENT = "replacement_agent"
 #: a part of an OSD -> its name in the order to the orchestrator
 _DEVICES = {"block": "data_devices", "db": "db_devices", "wal": "wal_devices"}
+#: label of hosts that get no daemons from the orchestrator
+_NO_SCHEDULE = "_no_schedule"
 #: text that needs no quotes in the order to the orchestrator
 _PLAIN = re.compile(r"[A-Za-z0-9+_.-]*")
 
@@ -87,7 +89,18 @@ def _place(scene: Scene, osd: int) -> Tuple[str, str]:
     for text in (host, service_id):
         if not _PLAIN.fullmatch(text):
             raise FaultError(f"osd.{osd}: the name {text!r} cannot be given to `ceph orch daemon add osd`")
+    _refuse_host(scene, osd, host)
     return host, service_id
+
+
+def _refuse_host(scene: Scene, osd: int, host: str) -> None:
+    """Raise FaultError for a host on which the orchestrator creates no OSDs; it would drop the order silently."""
+    row = next((row for row in _orchestrator_rows(scene, "host ls") if row["hostname"] == host), {})
+    reasons = [f"the label {label}" for label in row.get("labels", ()) if label == _NO_SCHEDULE]
+    reasons += [f"the status {row['status'].lower()}"] if row.get("status") else []
+    if reasons:
+        text = "the orchestrator creates no OSDs there: see `ceph orch host ls`"
+        raise FaultError(f"osd.{osd} cannot be replaced: its host {host} has {' and '.join(reasons)}, and {text}")
 
 
 def _crush_host(scene: Scene, osd: int, host: str) -> str:

@@ -40,10 +40,13 @@ class Answers:
         self.removals = "No OSD remove/replace operations reported"
         self.volumes: List[Dict[str, str]] = [{"vg_name": "system", "lv_name": "root", "lv_tags": ""}, BLOCK, DB]
         self.listing: Optional[str] = None
+        self.host: Dict[str, Any] = {"hostname": "node4", "labels": ["_admin"], "status": ""}
 
     def run(self, nodes: Sequence[str], command: str, **_: Any) -> Dict[str, Result]:
         if "osd rm status" in command:
             text = self.removals
+        elif "orch host ls" in command:
+            text = json.dumps([{"hostname": "node9", "labels": ["_no_schedule"], "status": "Offline"}, self.host])
         elif "orch ps" in command:
             text = json.dumps(self.rows) if self.rows else "No daemons reported"
         elif "lvs" in command:
@@ -117,6 +120,10 @@ REFUSALS: Dict[str, Any] = {
     "is being removed by the orchestrator": {"removals": json.dumps([{"osd_id": 3}])},
     "the orchestrator does not know osd.3": {"rows": []},
     "the name 'a,b' cannot be given to": {"rows": [{**ROW, "service_name": "osd.a,b"}]},
+    "osd.3 cannot be replaced: its host node4 has the label _no_schedule, and the orchestrator creates no OSDs": {
+        "host": {"hostname": "node4", "labels": ["osd", "_no_schedule"], "status": ""}
+    },
+    "its host node4 has the status offline, and": {"host": {"hostname": "node4", "labels": [], "status": "Offline"}},
     "node4: osd.3 has no folder /var/lib/ceph/": {"listing": "none\n"},
     "node4: osd.3 has no logical volume with its data; the orchestrator creates only": {"volumes": [DB]},
     "uses /dev/sdd1, which is not on LVM": {
