@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, cast
@@ -23,6 +24,7 @@ from cbt_plugins.faults.step import FaultError, Step
 
 FSID = PACIFIC["osd dump"]["fsid"]
 HOST = "node1"
+FQDN = "node1.example.com"
 
 
 class Answers:
@@ -90,6 +92,27 @@ def test_a_host_without_osds() -> None:
     made = step(answers, "gw1", **{"mon metadata": mons})
     assert "ceph orch host maintenance enter gw1 --force" in made.inject[0].text
     assert not any("unset-group" in command.text for command in made.undo)
+
+
+def in_domain(**changed: Any) -> Dict[str, Any]:
+    """Return recorded replies in which the host has a name with a domain; its CRUSH bucket has none."""
+    rows = {key: deepcopy(PACIFIC[key]) for key in ("osd metadata", "mon metadata", "mgr metadata")}
+    for row in (row for key in rows for row in rows[key] if row.get("hostname") == HOST):
+        row["hostname"] = FQDN
+    return {**rows, **changed}
+
+
+def test_a_host_named_with_its_domain() -> None:
+    """The orchestrator sets the flag for the bucket, whose name is the first label."""
+    answers = Answers()
+    answers.hosts = [{"hostname": FQDN, "status": ""}]
+    planned = step(answers, FQDN, **in_domain())
+    assert f"ceph orch host maintenance enter {FQDN} --force" in planned.inject[0].text
+    assert planned.undo[-1].text == f"ceph osd unset-group noout {HOST}"
+    assert any(check.want == ((("crush_node_flags", HOST), None),) for check in planned.checks)
+    dump = {**PACIFIC["osd dump"], "crush_node_flags": {HOST: ["noout"]}}
+    with pytest.raises(FaultError, match=f"noout is set for {FQDN} already"):
+        step(answers, FQDN, **in_domain(**{"osd dump": dump}))
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ class Maintenance(Kind):
         units = [replace(service, manager="systemd") for service in services_of_node]
         osds, limits, ceph = scene.on_node(node), scene.limits, scene.ceph.command
         status: Tuple[Any, ...] = ({"hostname": host}, "status")
-        flags: Tuple[Any, ...] = ("crush_node_flags", host)
+        bucket = _crush_bucket(host)
+        flags: Tuple[Any, ...] = ("crush_node_flags", bucket)
         enter = Command(scene.head, _ENTER.format(ceph=ceph, host=shlex.quote(host)), limits.slow)
         pattern = shlex.quote(rf"^{re.escape(host)} .*{_STATUS}")
         leave = f"! {ceph} orch host ls | grep -Eqi {pattern} || {ceph} orch host maintenance exit {shlex.quote(host)}"
@@ -67,7 +68,7 @@ class Maintenance(Kind):
                 # after an interrupted order the orchestrator does not end the maintenance by itself
                 Command(node, f"systemctl --quiet enable {target}; systemctl start {target}", limits.slow, root=True),
                 # the orchestrator sets the flag only for a host that is in the CRUSH tree
-                *([scene.unset(f"osd unset-group {_FLAG} {shlex.quote(host)}")] if osds else ()),
+                *([scene.unset(f"osd unset-group {_FLAG} {shlex.quote(bucket)}")] if osds else ()),
             ),
             checks=(
                 scene.says("orch host ls", [(status, "")], limits.quick),
@@ -83,6 +84,11 @@ class Maintenance(Kind):
         )
 
 
+def _crush_bucket(host: str) -> str:
+    """Return the CRUSH bucket for which the orchestrator sets the flag of a host: the name without its domain."""
+    return host.partition(".")[0]
+
+
 def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:
     """Raise FaultError if the orchestrator would refuse the order, or if the undo would change more than the fault."""
     rows = json.loads(scene.ask(scene.head, f"{scene.ceph.command} orch host ls -f json"))
@@ -91,7 +97,7 @@ def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:
         raise FaultError(f"{host} is not a host of the orchestrator: see `ceph orch host ls`")
     if status:
         raise FaultError(f"{host} has the status {status} already")
-    if _FLAG in scene.facts.answers["osd dump"].get("crush_node_flags", {}).get(host, ()):
+    if _FLAG in scene.facts.answers["osd dump"].get("crush_node_flags", {}).get(_crush_bucket(host), ()):
         raise FaultError(f"{_FLAG} is set for {host} already: the end of the maintenance would remove the flag")
     active = DaemonName("mgr", str(scene.facts.answers["mgr stat"].get("active_name")))
     if active in daemons:
