@@ -14,7 +14,7 @@ engines=$(command -v podman; command -v docker)
 root=""
 [ "$(id -u)" = 0 ] || root="sudo -n"
 # a host may have several clusters, and another one under the same name later
-fsid=$(sed -n "s/^ *fsid *= *//p" "${conf:-/etc/ceph/ceph.conf}" 2>/dev/null | head -n 1)
+fsid=$(sed -n "s/^[[:space:]]*fsid[[:space:]]*=[[:space:]]*//p" "${conf:-/etc/ceph/ceph.conf}" 2>/dev/null | head -n 1)
 name=cbt-plugins-shell-$(printf "%s %s" "$conf" "$fsid" | cksum | cut -d" " -f1)
 main_process() {
   for engine in $engines; do $root "$engine" inspect -f "{{.State.Pid}}" "$name" 2>/dev/null && return; done

@@ -80,9 +80,9 @@ def test_one_container_for_all_programs(node: Dict[str, str]) -> None:
 
 @needs_root
 def test_another_conf_has_another_container(node: Dict[str, str], tmp_path: Path) -> None:
-    """And the fsid of that file: of several clusters of a host cephadm chooses none."""
+    """And the fsid of that file, where cephadm writes a tab: of several clusters of a host cephadm chooses none."""
     second = tmp_path / "second.conf"
-    second.write_text("[global]\n  fsid = 0f0f-77\n")
+    second.write_text("[global]\n\tfsid = 0f0f-77\n")
     for conf in ("/etc/ceph/ceph.conf", str(second)):
         run(node, f"{CephPrograms.of({'ceph': 'cephadm', 'conf_file': conf}).ceph} fsid")
     names = {path.name for path in tmp_path.glob("cbt-plugins-shell*")}
