@@ -42,6 +42,8 @@ class Gateway:
     zone: str
     address: str  # from which it talks to the cluster, "" where it is not known
     frontends: Tuple[str, ...]  # as configured: "beast port=7480 ssl_port=7443 ssl_certificate=/etc/ceph/rgw.pem"
+    zonegroup: str = ""
+    realm: str = ""
 
     @property
     def listeners(self) -> List[Listener]:
@@ -76,6 +78,8 @@ def _gateway(key: str, row: Mapping[str, Any]) -> Gateway:
         zone=about.get("zone_name", ""),
         address=_specific(address),
         frontends=tuple(about[name] for name in numbered),
+        zonegroup=about.get("zonegroup_name", ""),
+        realm=about.get("realm_name", ""),
     )
 
 

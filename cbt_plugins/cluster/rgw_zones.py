@@ -10,7 +10,7 @@ from cbt_plugins.cluster.ceph import Ceph
 
 @dataclass(frozen=True)
 class Zone:
-    """The zone that `radosgw-admin` takes without further words; all names that it lists."""
+    """The zone on which `radosgw-admin` of the `cluster:` section works; all names that it lists."""
 
     name: str
     zonegroup: str

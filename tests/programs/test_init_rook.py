@@ -197,6 +197,35 @@ def test_what_cannot_be_a_file(
     assert text in capsys.readouterr().err
 
 
+def two_realms(api: KubeApi, cluster: Recorded) -> None:
+    """Make the gateway of the host rgw1 one of a second store, with a realm of its own."""
+    _two(api)
+    api.put("endpoints", "rook-ceph-rgw-second", subsets=[{"addresses": [{"ip": "10.0.0.3"}]}])
+    replies = cluster.replies
+    replies["realm list"] = {"default_info": "0a", "realms": [STORE, "second"]}
+    replies["zone list"]["zones"] = [STORE, "second"]
+    replies["zone get"]["name"] = "second"  # the reply to the question with options
+    for row in replies["service dump"]["services"]["rgw"]["daemons"].values():
+        about = row["metadata"] if isinstance(row, dict) else {}
+        if about:
+            store = "second" if about["hostname"] == "rgw1" else STORE
+            names = {name: store for name in ("realm_name", "zonegroup_name", "zone_name")}
+            about.update(names, id=f"{store.replace('-', '.')}.a")
+
+
+def test_a_store_in_a_realm_of_its_own(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
+    """Rook makes a realm for each object store, and `radosgw-admin` alone works on the first one."""
+    two_realms(api, cluster)
+    status, file = init(api, tmp_path, "--object-store", "second")
+    assert status == 0
+    section = yaml.safe_load(file.read_text())["cluster"]
+    options = "--rgw-realm=second --rgw-zonegroup=second --rgw-zone=second"
+    assert section["radosgw-admin_cmd"] == f"radosgw-admin {options}" and section["rgws"] == ["rgw1"]
+    questions = {command for command in cluster.commands if "radosgw-admin" in command and " list" not in command}
+    assert questions and all(options in command for command in questions)
+    assert "zone second of zonegroup default\n" in file.read_text()
+
+
 def test_one_of_two_object_stores(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
     _two(api)
     api.put("endpoints", "rook-ceph-rgw-second", subsets=[{"addresses": [{"ip": "10.0.0.3"}]}])

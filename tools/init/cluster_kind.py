@@ -65,6 +65,10 @@ class Site:
         """Return advice about a failed `ceph` or `radosgw-admin`, as "; ...", or ""."""
         return ""
 
+    def of_zone(self, ceph: Ceph, gateways: Sequence[Gateway]) -> Ceph:
+        """Return the cluster's Ceph, whose `radosgw-admin` works on the zone of the file. Raises CephError."""
+        return ceph
+
     def check_admin(self, ceph: Ceph) -> None:
         """Raise CommandError if `radosgw-admin` does not answer. The cluster must have gateways."""
         result = self._reply(ceph, f"{ceph.admin} zone get >/dev/null")

@@ -53,6 +53,7 @@ class Discovery:
                 source = "`ceph service dump`, which may be a minute old"
                 text = f"{source}, shows no running gateway (radosgw): start a gateway"
                 raise CommandError(text, FAILED)
+            ceph = site.of_zone(ceph, gateways)
             site.check_admin(ceph)
             zone = Zone.ask(ceph)
             return cls(ceph, facts, zone, gateways, ceph.data_pool(zone.placement))

@@ -38,7 +38,8 @@ class RookSite(Site):
     user_text = "the pods need no login"
     clients_text = "the pods that make the load: `cbt-tools kubernetes manifest` makes pods of these names"
     comments: ClassVar[Mapping[str, str]] = {
-        "watched": "for monitors: one pod for each OSD of Kubernetes nodes with several OSDs"
+        "watched": "for monitors: one pod for each OSD of Kubernetes nodes with several OSDs",
+        "radosgw-admin_cmd": "works on the zone of this object store",
     }
 
     def __init__(self, cluster: Dict[str, Any], object_store: Optional[str] = None) -> None:
@@ -75,6 +76,16 @@ class RookSite(Site):
         except KubernetesError as error:
             raise CommandError(str(error), FAILED) from None
         return super().ceph()
+
+    def of_zone(self, ceph: Ceph, gateways: Sequence[Gateway]) -> Ceph:
+        # Rook's ID of a gateway is the name of the store with dots, and a letter: my.store.a
+        of_store = [each for each in gateways if each.id.rpartition(".")[0] == self._store_name.replace("-", ".")]
+        own = next((each for each in of_store if each.realm and each.zonegroup and each.zone), None)
+        if own is None or _is_default(ceph):
+            return ceph
+        options = f"--rgw-realm={own.realm} --rgw-zonegroup={own.zonegroup} --rgw-zone={own.zone}"
+        self.cluster["radosgw-admin_cmd"] = f"radosgw-admin {options}"
+        return self._connection()
 
     def advice(self, result: Result) -> str:
         return f"; the deployment {TOOLBOX} must be Rook's toolbox"
@@ -219,6 +230,12 @@ class RookSite(Site):
             note = f"{resource} are not in the file: {error}"
             self._notes += [note] if note not in self._notes else []
             return []
+
+
+def _is_default(ceph: Ceph) -> bool:
+    """Return whether `radosgw-admin` without options can only mean the zone of the store. Raises CephError."""
+    realms, zones = ceph.admin_json("realm list"), ceph.admin_json("zone list")
+    return bool(realms.get("default_info")) and len(realms["realms"]) == len(zones["zones"]) == 1
 
 
 def _present_context(kubeconfig: Optional[str]) -> str:

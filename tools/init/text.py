@@ -90,7 +90,8 @@ def header_of(
     )
     yield from (f"pool {text}" for text in _pools(cluster))
     zone = cluster.zone
-    yield f"zone {zone.name} of zonegroup {zone.zonegroup}" + (f", realm {zone.realms[0]}" if zone.realms else "")
+    realm = f", realm {zone.realms[0]}" if len(zone.realms) == 1 else ""
+    yield f"zone {zone.name} of zonegroup {zone.zonegroup}{realm}"
     yield from (f"gateway {g.id} on {g.host}: {'; '.join(g.frontends)}" for g in cluster.gateways)
     yield from of_site
     if remarks:
