@@ -32,7 +32,8 @@ class CephPrograms:
         conf = conf_file(cluster)
         if cluster.get("ceph") == CEPHADM:
             prefix = script_command(_SHELL, "-" if conf == DEFAULT_CONF else conf) + " "
-            ceph, admin = f"{prefix}ceph", f"{prefix}radosgw-admin"
+            # with options that name a zone, at most
+            ceph, admin = f"{prefix}ceph", prefix + str(cluster.get("radosgw-admin_cmd") or "radosgw-admin")
             return cls(prefix, DEFAULT_CONF, ceph, admin, f"{prefix}python3", "ceph")
         ceph = installed_program(cluster, "ceph")
         return cls("", conf, ceph, installed_program(cluster, "radosgw-admin"), _PYTHON, ceph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union
 
@@ -24,6 +25,8 @@ def _nodes(value: Any) -> Any:
 DEFAULT_CONF = "/etc/ceph/ceph.conf"
 #: value of `ceph`: the programs of Ceph are in the container that `cephadm shell` opens
 CEPHADM = "cephadm"
+#: the one command that may stand beside `ceph: cephadm`: it says on which zone it works, not where the program is
+_ADMIN_OF_ZONE = re.compile(r"radosgw-admin(?: --rgw-(?:realm|zonegroup|zone)=\S+)+")
 Node = Annotated[str, BeforeValidator(check_node_name), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 _List = Annotated[List[Node], Field(min_length=1)]
 _LIST_OR_MAPPING = {
@@ -126,7 +129,7 @@ class ClusterSection(BaseModel):
     )
     ceph_cmd: Optional[Program] = Field(None, description="Command `ceph` on the head.")
     radosgw_admin_cmd: Optional[Program] = Field(
-        None, alias="radosgw-admin_cmd", description="Command `radosgw-admin` on the head."
+        None, alias="radosgw-admin_cmd", description="Command `radosgw-admin` on the head. May name a zone."
     )
     tmp_dir: Optional[AbsolutePath] = Field(None, description="Scratch folder on nodes.")
     transport: Annotated[Any, WithJsonSchema(_TRANSPORTS)] = Field(
@@ -145,7 +148,7 @@ class ClusterSection(BaseModel):
     @field_validator("ceph_cmd", "radosgw_admin_cmd")
     @classmethod
     def _installed(cls, value: Optional[str], info: ValidationInfo) -> Optional[str]:
-        if value is not None and info.data.get("ceph"):
+        if value is not None and info.data.get("ceph") and not _ADMIN_OF_ZONE.fullmatch(value):
             raise ValueError(f"`ceph: {info.data['ceph']}` says where the program is: remove one of the two keys")
         return value
 

@@ -223,3 +223,13 @@ def test_the_key_excludes_others() -> None:
     assert ClusterSection(**section, ceph="cephadm").ceph == "cephadm"
     with pytest.raises(ValidationError, match="remove one of the two keys"):
         ClusterSection(**section, ceph="cephadm", ceph_cmd="sudo ceph")
+
+
+def test_a_zone_may_be_named_beside_the_key() -> None:
+    section = {"user": "root", "head": "a", "clients": ["b"], "osds": ["c"], "mons": ["c"], "iterations": 1}
+    of_zone = "radosgw-admin --rgw-realm=r --rgw-zonegroup=g --rgw-zone=z"
+    cluster = {"ceph": "cephadm", "radosgw-admin_cmd": of_zone}
+    ClusterSection(**section, **cluster)
+    assert readable(CephPrograms.of(cluster).admin) == f"cephadm shell -- {of_zone}"
+    with pytest.raises(ValidationError, match="remove one of the two keys"):
+        ClusterSection(**section, **{**cluster, "radosgw-admin_cmd": "sudo radosgw-admin --rgw-zone=z"})
