@@ -12,7 +12,16 @@ from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.journal import Journal, journal_lines
-from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket, removed_buckets
+from cbt_plugins.run.buckets import (
+    NOT_SHOWN,
+    REMOVED,
+    SHOWN,
+    STATS_TIMEOUT,
+    bucket_name,
+    is_gone,
+    remove_bucket,
+    removed_buckets,
+)
 from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)
@@ -50,7 +59,8 @@ def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
 
     Raises OSError.
     """
-    for bucket in buckets_in(journal_lines(RunArchive(folder).journal), access.run_id):
+    lines = journal_lines(RunArchive(folder).journal)
+    for bucket in buckets_in(lines, access.run_id):
         if not access.admin:
             log.warning(_STAYS, bucket.name)
             continue
@@ -61,6 +71,8 @@ def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
             continue
         if stats is not None:
             yield f"bucket {bucket.admin_name} ({stats.objects} objects)"
+        elif not is_gone(lines, bucket.name):
+            log.warning(NOT_SHOWN, bucket.name)
 
 
 def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str]]:
@@ -80,9 +92,13 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
             try:
                 stats = access.ceph.bucket(admin_name, STATS_TIMEOUT)
                 if stats is not None:
+                    journal.write(SHOWN, bucket=name)
                     remove_bucket(access.ceph, admin_name, stats.objects)
             except CephError as error:
                 yield f"bucket {admin_name}: {error}"
+                continue
+            if stats is None and not is_gone(journal.records, name):
+                log.warning(NOT_SHOWN, name)
                 continue
             journal.write(REMOVED, bucket=name)
             if stats is not None:

@@ -25,8 +25,10 @@ from cbt_plugins.run.preflight import Ready
 
 log = logging.getLogger(__name__)
 
-#: event of the journal: the removal of a bucket was seen
-REMOVED = "bucket-removed"
+#: events of the journal: the removal of a bucket was seen; before its removal, that radosgw-admin shows the bucket
+REMOVED, SHOWN = "bucket-removed", "bucket-shown"
+#: event of the journal from which on clients may have made buckets
+LOAD_BEGUN = "load-begun"
 #: objects per second that even the slowest cluster removes
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
@@ -38,6 +40,11 @@ FEW = 4
 SETTLES, LATE_SETTLES, SETTLE = 10, 60, 1.0
 #: removes buckets through S3, from a client
 AGENT = Path(__file__).with_name("bucket_agent.py")
+#: warning about a bucket that the run's load has used
+NOT_SHOWN = (
+    "bucket %s of this run was not removed: radosgw-admin does not show it, so it may be in another realm or zone "
+    "(radosgw-admin_cmd: in cluster:); if it exists, remove it with an S3 client"
+)
 #: seconds without a message after which the removal is given up: it repeats a request for some minutes
 REMOVAL_SILENCE = 900.0
 #: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
@@ -95,6 +102,15 @@ def removed_buckets(records: Iterable[Mapping[str, Any]]) -> List[str]:
     events = ("bucket", REMOVED)
     newest = {str(record.get("bucket")): record["event"] for record in records if record["event"] in events}
     return [name for name, event in newest.items() if event == REMOVED]
+
+
+def is_gone(records: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Return whether a bucket that radosgw-admin does not show is removed, or was never made, by a run's journal.
+
+    A bucket that clients have used, and that radosgw-admin has not shown, may be in another zone than the default zone.
+    """
+    events = {record["event"] for record in records if record.get("bucket", name) == name}
+    return SHOWN in events or LOAD_BEGUN not in events
 
 
 class Buckets:
@@ -212,10 +228,14 @@ class Buckets:
             stats = self._stats(name)
             if stats is not None:
                 self._remove(name, stats.objects)
+            elif not is_gone(self._journal.records, name):
+                log.warning(NOT_SHOWN, name)
+                continue
             self._journal.write(REMOVED, bucket=name)
 
     def _remove(self, name: str, objects: int) -> None:
         assert name in self.own, name
+        self._journal.write(SHOWN, bucket=name)
         remove_bucket(self._ceph, self._s3.admin_name(name, self._users[name]), objects)
 
 

@@ -87,3 +87,18 @@ def test_without_the_commands_of_ceph_the_bucket_is_named_and_ends_nothing(
     assert removed(folder, Cluster(), admin=False) == []
     assert "bucket cbtp-r1-a of this run was not removed: if it exists, remove it with an S3 client" in caplog.text
     assert not any(line["event"] == "bucket-removed" for line in journal_lines(folder / "journal.jsonl"))
+
+
+def test_a_bucket_in_another_realm_is_named_and_stays_in_the_list(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The load has used it, and radosgw-admin works on the default realm."""
+    with contextlib.closing(Journal(folder / "journal.jsonl")) as journal:
+        journal.write("load-begun", phase="fill")
+    warning = "bucket cbtp-r1-b of this run was not removed: radosgw-admin does not show it"
+    access: Any = SimpleNamespace(ceph=Cluster("cbtp-r1-a"), run_id="r1", trusted=False, admin=True)
+    assert list(describe_buckets(folder, access)) == ["bucket cbtp-r1-a (5 objects)"] and warning in caplog.text
+    caplog.clear()
+    assert removed(folder, Cluster("cbtp-r1-a")) == [None] and warning in caplog.text
+    assert removed_buckets(journal_lines(folder / "journal.jsonl")) == ["cbtp-r1-a"]
+    assert removed(folder, Cluster("tenant/cbtp-r1-b")) == [None]

@@ -154,6 +154,22 @@ def test_buckets_of_a_tenant_are_found_and_removed_there(tmp_path: Path) -> None
         assert [its["bucket"] for its in journal.all("bucket-removed")] == ["cbtp-r1-4kib"]
 
 
+def test_a_bucket_in_another_realm_is_not_called_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The load has used it, and radosgw-admin works on the default realm."""
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        ceph = Tenants()
+        own = buckets_of("cbt", journal, ceph)
+        own.claim()
+        journal.write("load-begun", phase="fill")
+        own.remove()
+        assert "bucket cbtp-r1-4kib of this run was not removed: radosgw-admin does not show it" in caplog.text
+        assert journal.all("bucket-removed") == []
+        # one whose removal was cut short is gone
+        journal.write("bucket-shown", bucket="cbtp-r1-4kib")
+        own.remove()
+        assert len(journal.all("bucket-removed")) == 1
+
+
 def test_a_bucket_that_somebody_removed_is_claimed_again(tmp_path: Path) -> None:
     """`cbt-tools undo --data` between two invocations: the data of the second one is the run's, too."""
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
