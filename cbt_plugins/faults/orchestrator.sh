@@ -1,6 +1,7 @@
 #!/bin/sh
 # Stop or start daemons through cephadm's orchestrator, and wait until that has happened.
-#   in: action, ceph (its command line), daemons="osd.3 ...", d (folder on this node), name (of the fault), pause
+#   in: action, ceph (its command line), daemons="osd.3 ...", d (folder on this node), name (of the fault), pause,
+#   host (of the daemons: without it, each look would make every host of the cluster list its daemons)
 #   action=stop, action=start; action=settled: print "settled" when no order of a stop is pending;
 #   action=count: print the number of daemons that run
 #
@@ -8,15 +9,15 @@
 # While a stop is pending, a start is dropped with the same words; a daemon that is reconfigured loses its order. So an
 # order is repeated until its effect is seen. A stop whose effect was not seen is completed before a start: a file on
 # this node says which.
-action=${action:?} ceph=${ceph:?} daemons=${daemons:?} d=${d:?} name=${name:?} pause=${pause:?}
+action=${action:?} ceph=${ceph:?} daemons=${daemons:?} d=${d:?} name=${name:?} pause=${pause:?} host=${host:-}
 run_ceph() { eval "$ceph \"\$@\""; }
 # status 2: Ceph did not reply
 is() {
   case $1 in
     osd.*) reply=$(run_ceph osd dump --format plain 2>/dev/null) || return 2
       printf '%s\n' "$reply" | grep -q "^osd\.${1#osd.} $2 " ;;
-    *) reply=$(run_ceph orch ps --daemon_type "${1%%.*}" --daemon_id "${1#*.}" --refresh --format json 2>/dev/null) ||
-         return 2
+    *) reply=$(run_ceph orch ps ${host:+"$host"} --daemon_type "${1%%.*}" --daemon_id "${1#*.}" --refresh \
+           --format json 2>/dev/null) || return 2
       printf '%s\n' "$reply" | grep -Eq "\"status_desc\": *\"($3)\"" ;;
   esac
 }

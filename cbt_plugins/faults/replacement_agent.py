@@ -51,16 +51,17 @@ def is_destroyed(ceph, osd):
     return "destroyed" in (osd_state(ceph, osd) or ())
 
 
-def has_daemon(ceph, osd):
-    """Return whether the orchestrator has a daemon of an OSD."""
-    words = ("orch", "ps", "--daemon_type", "osd", "--daemon_id", str(osd), "--refresh", "--format", "json")
-    return any(str(row["daemon_id"]) == str(osd) for row in parse(run_ceph(ceph, *words)))
+def has_daemon(ceph, plan):
+    """Return whether the orchestrator has a daemon of the OSD. Only its host looks again, not all of the cluster."""
+    osd = plan["osd"]
+    words = ("orch", "ps", plan["host"], "--daemon_type", "osd", "--daemon_id", str(osd), "--refresh")
+    return any(str(row["daemon_id"]) == str(osd) for row in parse(run_ceph(ceph, *words, "--format", "json")))
 
 
-def await_no_daemon(ceph, osd):
-    """Wait until the orchestrator has no daemon of an OSD: it may still look at the host as it was. False: too late."""
+def await_no_daemon(ceph, plan):
+    """Wait until the orchestrator has no daemon of the OSD: it may still see the host as it was. False: too late."""
     end = time.monotonic() + LIMIT
-    while has_daemon(ceph, osd):
+    while has_daemon(ceph, plan):
         if time.monotonic() >= end:
             return False
         time.sleep(PAUSE)
@@ -101,7 +102,7 @@ def destroy_again(ceph, plan):
 def finish(ceph, plan):
     """Start the daemon of an OSD that is in the map since its creation was cut short, when nobody else does."""
     osd, end = plan["osd"], time.monotonic() + LIMIT
-    while "new" in (osd_state(ceph, osd) or ()) and not has_daemon(ceph, osd):
+    while "new" in (osd_state(ceph, osd) or ()) and not has_daemon(ceph, plan):
         if time.monotonic() >= end:
             run_ceph(ceph, "cephadm", "osd", "activate", plan["host"])
             return
@@ -123,7 +124,7 @@ def create(ceph, plan):
     elif "destroyed" not in state:
         finish(ceph, plan)
         return
-    if not await_no_daemon(ceph, osd):
+    if not await_no_daemon(ceph, plan):
         raise ReplacementError("osd.%d: the orchestrator has not removed the daemon of the destroyed OSD yet" % osd)
     destroyed = destroyed_osds(ceph, plan["bucket"])
     if destroyed != [osd] and is_destroyed(ceph, osd):
@@ -145,9 +146,9 @@ def main(verb, ceph, text):
     plan = json.loads(text)
     if verb == "create":
         create(ceph, plan)
-    elif verb == "remove" and is_destroyed(ceph, plan["osd"]) and has_daemon(ceph, plan["osd"]):
+    elif verb == "remove" and is_destroyed(ceph, plan["osd"]) and has_daemon(ceph, plan):
         run_ceph(ceph, "orch", "daemon", "rm", "osd.%d" % plan["osd"], "--force")
-        await_no_daemon(ceph, plan["osd"])
+        await_no_daemon(ceph, plan)
 
 
 if __name__ == "__main__":

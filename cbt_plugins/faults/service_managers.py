@@ -144,7 +144,9 @@ class Cephadm(Systemd):
 
     @staticmethod
     def _ordered(scene: Scene, services: Sequence[Service], action: str) -> Command:
-        text = orchestrate(action, scene.ceph.command, scene.name, [s.name for s in services], scene.limits.pause)
+        daemons = [service.name for service in services]
+        host = scene.facts.daemons(daemons[0].type).get(daemons[0], "")
+        text = orchestrate(action, scene.ceph.command, scene.name, daemons, scene.limits.pause, host)
         return Command(scene.head, text, scene.limits.slow)
 
 
@@ -484,11 +486,11 @@ def _which(name: DaemonName) -> Dict[str, str]:
     return {"programs": programs, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
 
 
-def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float) -> str:
+def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float, host: str = "") -> str:
     """Return shell text that lets cephadm "stop" or "start" daemons and waits for the effect; or "settled", "count".
 
-    `ceph`: the command; `name`: of the fault; `pause`: seconds between two looks. A file on the node lists orders
-    whose effect was not seen yet, so that a `start` completes an interrupted `stop` of the same name.
+    `ceph`: the command; `name`: of the fault; `pause`: seconds between two looks; `host`: of the daemons. A file on
+    the node lists orders whose effect was not seen yet, so that a `start` completes an interrupted `stop` of a name.
     """
     values = {"action": action, "ceph": ceph, "daemons": " ".join(map(str, daemons)), "name": name}
-    return in_folder("orchestrator", **values, pause=f"{pause:g}")
+    return in_folder("orchestrator", **values, pause=f"{pause:g}", host=host)

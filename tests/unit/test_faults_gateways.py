@@ -13,7 +13,7 @@ from faults_world import CLUSTER, Connections, injector
 
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.rgw_settings import RgwSettings
 from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.service_managers import Service
@@ -26,7 +26,9 @@ UNITS = {"systemd": "ceph-radosgw@rgw.rgw1.service", "cephadm": f"ceph-{FSID}@rg
 
 def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> RgwSettings:
     ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", admin="radosgw-admin"))
-    scene = Scene(ceph, cast(Any, None), ("rgw1",), "r1-rgw", ClusterLimits())
+    daemons = {"4114": {"gid": 4114, "metadata": {"id": "rgw1", "hostname": "rgw1"}}}
+    facts = Facts({"service dump": {"services": {"rgw": {"daemons": daemons}}}})
+    scene = Scene(ceph, facts, ("rgw1",), "r1-rgw", ClusterLimits())
     service = Service(NAME, "rgw1", manager, UNITS[manager], None)
     monkeypatch.setattr(RgwSettings, "services_of", lambda self, name: (scene, [service]))
     monkeypatch.setattr(RgwSettings, "shown_options", lambda self, names=(): {"rgw1": before})

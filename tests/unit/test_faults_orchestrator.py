@@ -129,6 +129,15 @@ def test_what_is_no_osd_is_asked_of_the_orchestrator(ordered: Ordered) -> None:
         assert ordered.run("count", *daemons).stdout == f"{number}\n"
 
 
+def test_a_look_asks_only_the_host_of_the_daemons(ordered: Ordered) -> None:
+    """`--refresh` without a host makes every host of the cluster list its daemons."""
+    ordered.ceph.write_text('#!/bin/sh\necho "$*" >> "${0%/*}/questions"\necho \'[{"status_desc": "running"}]\'\n')
+    text = orchestrate("count", str(ordered.ceph), "f", [DaemonName("rgw", "a")], 0.01, "host1")
+    assert subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=60).stdout == "1\n"
+    (question,) = (ordered.ceph.parent / "questions").read_text().splitlines()
+    assert question == "orch ps host1 --daemon_type rgw --daemon_id a --refresh --format json"
+
+
 def test_a_daemon_whose_unit_has_failed_is_stopped(ordered: Ordered) -> None:
     """One that does not end in time is killed: cephadm calls it "error", and a stop must not wait for ever."""
     ordered.ceph.write_text('#!/bin/sh\necho \'[{"status_desc": "error"}]\'\n')

@@ -190,6 +190,7 @@ class Orchestrator:
             osds = [{"osd": 0, "state": ["exists", "up"]}] + ([{"osd": 3, "state": self.state}] if self.state else [])
             return json.dumps({"osds": osds})
         if line.startswith("orch ps"):
+            assert line.startswith("orch ps node4 "), "every host of the cluster would list its daemons"
             self.shows -= 1 if self.shows and not self.daemon else 0
             return json.dumps([{"daemon_id": "3"}]) if self.daemon or self.shows else "No daemons reported"
         if line.startswith("osd tree destroyed"):
