@@ -122,6 +122,16 @@ class Kubernetes:
         except ValueError as error:
             raise KubernetesError(f"kubectl get {' '.join(words)}: could not parse the reply") from error
 
+    def check_operator(self) -> None:
+        """Raise KubernetesError if Rook's operator is not in its namespace."""
+        try:
+            self.get("deployment", self.operator, namespace=self.operator_namespace)
+        except KubernetesError as error:
+            if "(NotFound)" not in str(error):
+                raise
+            hint = "if it is in another namespace, set cluster: kubernetes: operator_namespace"
+            raise KubernetesError(f"{error}: {hint}") from error
+
     def secret(self, name: str, key: str, namespace: str = "") -> str:
         """Return a value of a secret. Raises KubernetesError, whose text has no value."""
         values = self.get("secret", name, namespace=namespace).get("data") or {}

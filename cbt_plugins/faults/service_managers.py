@@ -180,7 +180,7 @@ class Rook(ServiceManager):
         if kubernetes is None:
             return None
         try:
-            kubernetes.get("deployment", kubernetes.operator, namespace=kubernetes.operator_namespace)
+            kubernetes.check_operator()
             return self.find_deployments(scene, kubernetes, daemons, "deployment")
         except KubernetesError as error:
             raise FaultError(str(error)) from error

@@ -173,6 +173,10 @@ def test_what_is_not_there_is_named(rook: Rook) -> None:
         rook.find(OSD3, operator_namespace="elsewhere")
     with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: Kubernetes starts a killed daemon again at once"):
         service_managers.kill(rook.scene(), rook.find(GATEWAY))
+    del rook.api.objects["deployments"]["rook-ceph", OPERATOR]
+    hint = r'"rook-ceph-operator" not found: .* set cluster: kubernetes: operator_namespace'
+    with pytest.raises(FaultError, match=hint):
+        rook.find(OSD3)
 
 
 def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) -> None:
