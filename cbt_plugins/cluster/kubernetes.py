@@ -17,6 +17,8 @@ TRANSPORT = "kubectl"
 ANSWER = 30.0
 #: of the pods that `cbt-tools kubernetes manifest` makes for clients
 CLIENT_LABEL = "app=cbt-plugins-client"
+#: option of kubectl that stands for a namespace
+EVERYWHERE = "--all-namespaces"
 #: names of the pods of a label that are not about to end
 _NAMES = "{{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}"
 
@@ -143,9 +145,14 @@ class Kubernetes:
             raise KubernetesError(f"secret {name}: the value of {key} is not text") from None
 
     def refuse_without_right(self, verb: str, resource: str, namespace: str = "") -> None:
-        """Raise KubernetesError where the user of the context may not do this; `resource` as in deployments/scale."""
+        """Raise KubernetesError where the user of the context may not do this; `resource` as in deployments/scale.
+
+        `namespace`: default: that of the cluster; `EVERYWHERE`: all of them.
+        """
         kind, _, part = resource.partition("/")
-        words: Sequence[str] = ["auth", "can-i", verb, kind, *([f"--subresource={part}"] if part else [])]
+        words = ["auth", "can-i", verb, kind, *([f"--subresource={part}"] if part else [])]
+        if namespace == EVERYWHERE:
+            words, namespace = [*words, EVERYWHERE], ""
         try:
             answer = self.ask(*words, namespace=namespace).strip()
         except KubernetesError as error:  # "no" has the exit status 1

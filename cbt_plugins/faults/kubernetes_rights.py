@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Tuple
 
-from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.cluster.kubernetes import EVERYWHERE, Kubernetes, KubernetesError
 
 #: the pod of one of several gateways that share a name
 GATEWAY = "gateway"
@@ -12,9 +12,11 @@ GATEWAY = "gateway"
 RIGHTS: Mapping[str, Tuple[Tuple[str, str], ...]] = {
     "deployment": (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale")),
     "pod": (("list", "pods"), ("delete", "pods")),
-    "node": (("list", "pods"), ("create", "pods/eviction"), ("patch", "nodes")),
+    "node": (("list", "pods"), ("create", "pods/eviction"), ("get", "nodes"), ("patch", "nodes")),
     GATEWAY: (("patch", "pods"),),
 }
+#: the same, in all namespaces: `kubectl drain` lists the pods of a node
+RIGHTS_EVERYWHERE: Mapping[str, Tuple[Tuple[str, str], ...]] = {"node": (("list", "pods"),)}
 
 
 def missing_rights(kubernetes: Kubernetes, changed: str) -> Iterator[str]:
@@ -23,12 +25,13 @@ def missing_rights(kubernetes: Kubernetes, changed: str) -> Iterator[str]:
     With deployments of daemons, that of the operator is changed too.
     """
     namespaces = (kubernetes.namespace, *((kubernetes.operator_namespace,) if changed == "deployment" else ()))
-    for verb, resource in RIGHTS.get(changed, ()):
-        for namespace in dict.fromkeys(namespaces):
-            try:
-                kubernetes.refuse_without_right(verb, resource, namespace)
-            except KubernetesError as error:
-                yield str(error)
+    rights = [(*right, where) for right in RIGHTS.get(changed, ()) for where in dict.fromkeys(namespaces)]
+    rights += [(*right, EVERYWHERE) for right in RIGHTS_EVERYWHERE.get(changed, ())]
+    for verb, resource, namespace in rights:
+        try:
+            kubernetes.refuse_without_right(verb, resource, namespace)
+        except KubernetesError as error:
+            yield str(error)
 
 
 def gateways_share_a_name(kubernetes: Kubernetes) -> bool:

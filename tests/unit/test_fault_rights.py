@@ -60,7 +60,16 @@ def test_each_right_that_is_missing_names_its_faults_its_verb_and_its_resource(a
         f"a, c: no right to patch deployments/scale: {can_i} patch deployments --subresource=scale: exit status 1",
         f"b: no right to create pods/eviction: {can_i} create pods --subresource=eviction: exit status 1",
     ]
-    assert len(asked.read_text().splitlines()) == 6, "each right is asked for once"
+    assert len(asked.read_text().splitlines()) == 8, "each right is asked for once"
+
+
+@pytest.mark.parametrize("right", ["get nodes", "list pods --all-namespaces"])
+def test_a_drain_needs_its_rights_outside_of_the_namespace(asked: Path, right: str) -> None:
+    """The drain reads the node, and `kubectl drain` lists the pods of all namespaces."""
+    kubectl = asked.with_name("kubectl")
+    kubectl.write_text(f'#!/bin/sh\ncase $* in *"{right}"*) echo no; exit 1 ;; esac; echo yes\n')
+    (error,) = errors_of_rights(run_with("node_drain", namespace="rook-ceph"))
+    assert error.startswith("a: no right to ") and f"auth can-i {right}" in error
 
 
 def test_the_namespace_of_the_operator_is_asked_too(asked: Path) -> None:
