@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
@@ -25,6 +26,8 @@ _IMAGE = "docker.io/library/python:3.11-slim"
 _ACCOUNT, _LABEL = "cbt-plugins", "cbt-plugins-client"
 #: of pods and Jobs with names: a DaemonSet would adopt, and delete, a pod that has its label
 _NAMED_LABEL = "cbt-plugins-named-client"
+#: of the pods of a DaemonSet, beside the label of the file: another file may have the same label, and other nodes
+_NODES = "cbt-plugins-nodes"
 _OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
 _SECRET = "secret:"
 #: where rights for objects without a namespace are
@@ -116,12 +119,14 @@ class _Clients:
         required = {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}
         spec = self._pod_spec({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
         spec["restartPolicy"] = "Always"
-        template = {"metadata": {"labels": dict(labels)}, "spec": spec}
+        digest = _digest([sorted(labels.items()), sorted(nodes)])
+        own = {**labels, _NODES: digest}
+        template = {"metadata": {"labels": own}, "spec": spec}
         return {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
-            "metadata": {"name": _name_of(labels), "namespace": namespace, "labels": dict(labels)},
-            "spec": {"selector": {"matchLabels": dict(labels)}, "template": template},
+            "metadata": {"name": f"{_LABEL}-{digest}", "namespace": namespace, "labels": own},
+            "spec": {"selector": {"matchLabels": own}, "template": template},
         }
 
     def _pod_spec(self, affinity: Object, spread: bool = False) -> Object:
@@ -166,10 +171,9 @@ class _Clients:
         }
 
 
-def _name_of(labels: Mapping[str, str]) -> str:
-    """Return the name of the DaemonSet of a label: a namespace may have several."""
-    text = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    return _LABEL if text == f"app={_LABEL}" else f"{_LABEL}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+def _digest(content: Any) -> str:
+    """Return a short text for the name of an object: objects of another content must not replace the object."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
 
 
 @dataclass
@@ -197,19 +201,20 @@ class _Rights:
 
     def _role(self, where: str, of_account: str) -> Iterator[Object]:
         kind, group = ("Role" if where else "ClusterRole"), "rbac.authorization.k8s.io"
-        metadata = {"name": _ACCOUNT, **({"namespace": where} if where else {})}
         rules = [
             {"apiGroups": [of], "resources": [resource], **({"resourceNames": list(names)} if names else {})}
             | {"verbs": list(verbs)}
             for of, resource, names, verbs in dict.fromkeys(self.rules[where])
         ]
+        name = f"{_ACCOUNT}-{_digest([of_account, where, rules])}"
+        metadata = {"name": name, **({"namespace": where} if where else {})}
         yield {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules}
         yield {
             "apiVersion": f"{group}/v1",
             "kind": f"{kind}Binding",
             "metadata": metadata,
             "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": of_account}],
-            "roleRef": {"apiGroup": group, "kind": kind, "name": _ACCOUNT},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": name},
         }
 
     def _allow(self, where: str, of: str, resource: str, verbs: Sequence[str], names: Sequence[str] = ()) -> None:

@@ -107,7 +107,7 @@ def cluster(namespace: str, node: str, tmp_path_factory: pytest.TempPathFactory)
     names = (f"pod/{CLIENT}", f"pod/{GOING}")
     kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", *names)
     kubectl("-n", namespace, "wait", "--for=jsonpath={.status.ready}=1", "--timeout=300s", f"job/{WORKER}")
-    kubectl("-n", namespace, "rollout", "status", "daemonset/cbt-plugins-client", "--timeout=300s")
+    kubectl("-n", namespace, "rollout", "status", "daemonset", "-l", "app=cbt-plugins-client", "--timeout=300s")
     return section
 
 
