@@ -28,10 +28,25 @@ _ACCOUNT, _LABEL = "cbt-plugins", "cbt-plugins-client"
 _NAMED_LABEL = "cbt-plugins-named-client"
 #: of the pods of a DaemonSet, beside the label of the file: another file may have the same label, and other nodes
 _NODES = "cbt-plugins-nodes"
+_JOB = ("job", "jobs")
 _OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
 _SECRET = "secret:"
 #: where rights for objects without a namespace are
 _CLUSTER = ""
+#: kind in kind/NAME, as `kubectl exec` takes it -> API group and resource
+_RESOURCES = {
+    kind: (group, resource)
+    for group, resource, *short in (
+        ("apps", "deployments", "deployment", "deploy"),
+        ("apps", "replicasets", "replicaset", "rs"),
+        ("apps", "statefulsets", "statefulset", "sts"),
+        ("apps", "daemonsets", "daemonset", "ds"),
+        ("batch", "jobs", "job"),
+        ("", "replicationcontrollers", "replicationcontroller", "rc"),
+        ("", "services", "service", "svc"),
+    )
+    for kind in (resource, *short)
+}
 Object = Dict[str, Any]
 
 
@@ -91,7 +106,7 @@ class _Clients:
             kind, _, name = pod.pattern.rpartition("/")
             if pod.is_label:
                 by_label.setdefault((pod.namespace, pod.pattern), []).append(client)
-            elif kind in ("", "pod", "job"):
+            elif kind in ("", "pod", "pods", "po", *_JOB):
                 yield self._single(kind, name, pod)
             else:
                 text = f"{client} is {pod.pattern}: a client must be a pod, job/NAME, or LABEL=VALUE"
@@ -103,7 +118,7 @@ class _Clients:
     def _single(self, kind: str, name: str, pod: Pod) -> Object:
         metadata = {"name": name, "namespace": pod.namespace, "labels": {"app": _NAMED_LABEL}}
         spec = self._pod_spec({}, spread=True)
-        if kind != "job":
+        if kind not in _JOB:
             return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         template = {"metadata": {"labels": {"app": _NAMED_LABEL}}, "spec": spec}
         return {
@@ -229,10 +244,12 @@ class _Rights:
             self._allow(namespace, "", "pods", ["get", *(["list"] if lists else [])])
             # kubectl asks for one or the other, depending on its version
             self._allow(namespace, "", "pods/exec", ["create", "get"])
-            for prefix, group, resource in (("deploy/", "apps", "deployments"), ("job/", "batch", "jobs")):
-                names = sorted({pod.pattern[len(prefix) :] for pod in here if pod.pattern.startswith(prefix)})
-                if names:
-                    self._allow(namespace, group, resource, ["get"], names)
+            names_by_resource: Dict[Tuple[str, str], Set[str]] = {}
+            for kind, _, name in (pod.pattern.rpartition("/") for pod in here if not pod.is_label):
+                if kind in _RESOURCES:
+                    names_by_resource.setdefault(_RESOURCES[kind], set()).add(name)
+            for (group, resource), names in names_by_resource.items():
+                self._allow(namespace, group, resource, ["get"], sorted(names))
 
     def _of_secrets(self) -> None:
         by_namespace: Dict[str, List[str]] = {}

@@ -274,6 +274,28 @@ def test_each_label_has_a_daemon_set_of_its_name(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
+    ("pattern", "group", "resource"),
+    [
+        ("deployment/tools", "apps", "deployments"),
+        ("deployments/tools", "apps", "deployments"),
+        ("statefulset/tools", "apps", "statefulsets"),
+        ("sts/tools", "apps", "statefulsets"),
+        ("rs/tools", "apps", "replicasets"),
+        ("daemonset/tools", "apps", "daemonsets"),
+        ("service/tools", "", "services"),
+        ("jobs/tools", "batch", "jobs"),
+    ],
+)
+def test_every_spelling_of_a_pod_has_its_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pattern: str, group: str, resource: str
+) -> None:
+    objects = manifest(tmp_path, capsys, text=FILE.replace("deploy/rook-ceph-tools", pattern))
+    rules = [rule for each in objects if each["kind"] == "Role" for rule in each["rules"]]
+    (rule,) = (rule for rule in rules if "tools" in rule.get("resourceNames", ()))
+    assert (rule["apiGroups"], rule["resources"], rule["verbs"]) == ([group], [resource], ["get"])
+
+
+@pytest.mark.parametrize(
     ("text", "options", "said"),
     [
         (FILE.replace("job/one", "deploy/one"), (), "pods: one is deploy/one: a client must be a pod, job/NAME, or"),
