@@ -226,6 +226,21 @@ def test_a_store_in_a_realm_of_its_own(api: KubeApi, cluster: Recorded, tmp_path
     assert "zone second of zonegroup default\n" in file.read_text()
 
 
+def test_a_pod_that_does_not_run_is_no_node(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
+    """An evicted pod stays until somebody deletes it, also on a Kubernetes node that is gone."""
+    for number, (phase, gone) in enumerate([("Failed", False), ("Succeeded", False), ("Running", True)]):
+        name = f"mgr-{number}"
+        api.bare_pod(name, Workload(list), f"node7{number}", app="rook-ceph-mgr")
+        pod = api.objects["pods"]["rook-ceph", name]
+        pod["status"] = {"phase": phase}
+        pod["metadata"].update({"deletionTimestamp": "2026-01-01T00:00:00Z"} if gone else {})
+    # a gateway of another store, which has no daemon of this cluster's roles on its node
+    api.bare_pod("rgw-second", Workload(list), "node80", app="rook-ceph-rgw")
+    status, file = init(api, tmp_path)
+    pods = yaml.safe_load(file.read_text())["cluster"]["kubernetes"]["pods"]
+    assert status == 0 and not {node for node in pods if node.startswith(("node7", "node80"))}
+
+
 def test_one_of_two_object_stores(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
     _two(api)
     api.put("endpoints", "rook-ceph-rgw-second", subsets=[{"addresses": [{"ip": "10.0.0.3"}]}])

@@ -131,6 +131,7 @@ def _file(
         text = f"no gateway of radosgw-admin's zone {cluster.zone.name} has a port that other hosts can reach"
         raise CommandError(f"{text}: {every}", FAILED)
     nodes = nodes_of({"head": site.cluster["head"], "clients": clients, **cluster.hosts})
+    site.keep_nodes(nodes)
     unreached = list(remarks_on_nodes(cluster, remote, nodes))
     silent: Dict[str, str] = {node: remark for node, remark in unreached if node}
     askers = [node for node in nodes_of({"clients": clients}) if node not in silent] or [head_of(site.cluster)]

@@ -83,6 +83,9 @@ class Site:
         """Return the endpoints of the load. Raises CommandError."""
         return Endpoints.of(gateways, ca_file)
 
+    def keep_nodes(self, nodes: Sequence[str]) -> None:
+        """Remove what `cluster` says of other nodes than these, which are all nodes of the file."""
+
     def keys(self, ceph: Ceph, user: Optional[str]) -> Optional[List[Entry]]:
         """Return the lines that name the keys of a user that exists, None without one. Raises CommandError."""
         if user is None:

@@ -90,6 +90,10 @@ class RookSite(Site):
     def advice(self, result: Result) -> str:
         return f"; the deployment {TOOLBOX} must be Rook's toolbox"
 
+    def keep_nodes(self, nodes: Sequence[str]) -> None:
+        section, watched = self.cluster["kubernetes"], self.cluster.get("watched", ())
+        section["pods"] = {node: pod for node, pod in section["pods"].items() if node in (*nodes, *watched)}
+
     def remarks(self) -> Sequence[str]:
         state = (self._store.get("status") or {}).get("phase")
         ready = [] if state in ("Ready", "Connected") else [f"CephObjectStore {self._store_name} is {state}, not Ready"]
@@ -176,7 +180,7 @@ class RookSite(Site):
             names.add(str(pod["metadata"]["name"]))
             labels, node = pod["metadata"].get("labels") or {}, pod["spec"].get("nodeName")
             app, osd = labels.get("app"), str(labels.get(_OSD))
-            if app in of_type and node:
+            if app in of_type and node and _runs(pod):
                 nodes.setdefault(str(node), []).append(app)
                 osds.setdefault(str(node), set()).update([int(osd)] if osd.isdigit() else [])
         pods = {node: f"app={min(apps, key=list(of_type).index)}" for node, apps in sorted(nodes.items())}
@@ -230,6 +234,12 @@ class RookSite(Site):
             note = f"{resource} are not in the file: {error}"
             self._notes += [note] if note not in self._notes else []
             return []
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod runs or will run. A pod that failed or was evicted stays until somebody deletes it."""
+    phase = (pod.get("status") or {}).get("phase", "Running")
+    return phase in ("Running", "Pending") and not pod["metadata"].get("deletionTimestamp")
 
 
 def _is_default(ceph: Ceph) -> bool:
