@@ -134,6 +134,16 @@ def test_keys_of_a_claim_have_the_bucket_of_the_claim(api: KubeApi, cluster: Rec
     assert [(each.key, each.existing) for each in run.plan.buckets] == [(bucket, True)] and run.plan.keep_data
 
 
+def test_claims_of_another_store_are_left_out(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
+    """The keys of such a claim do not work at the URL of the file."""
+    for name, service in (("photos", SERVICE), ("films", "rook-ceph-rgw-second")):
+        api.put("objectbucketclaims", name, spec={"bucketName": f"{name}-1"}, status={"phase": "Bound"})
+        api.put("configmaps", name, data={"BUCKET_HOST": f"{service}.rook-ceph.svc", "BUCKET_NAME": f"{name}-1"})
+    status, file = init(api, tmp_path)
+    text = file.read_text()
+    assert status == 0 and "ObjectBucketClaim photos" in text and "films" not in text
+
+
 def test_all_osds_of_a_node_are_watched(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
     """A node of the file is one pod: the file names the pod of each OSD where a Kubernetes node has several OSDs."""
     for osd, node in ((10, "node1"), (2, "node1"), (5, "node2"), (7, "node8")):

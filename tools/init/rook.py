@@ -220,11 +220,21 @@ class RookSite(Site):
                 yield name, str(info.get("secretName") or f"rook-ceph-object-user-{self._store_name}-{name}")
 
     def _claims(self) -> Iterator[Tuple[str, str]]:
-        """Yield each ObjectBucketClaim that has its bucket, and the bucket."""
+        """Yield each ObjectBucketClaim that has its bucket in the store, and the bucket."""
+        urls = [url for scheme in ("http", "https") for url in _urls(self._store, scheme)]
+        hosts = {urlsplit(url).hostname for url in urls}
         for item in self._optional("objectbucketclaims"):
-            bucket = item["spec"].get("bucketName")
-            if bucket and (item.get("status") or {}).get("phase") == "Bound":
-                yield str(item["metadata"]["name"]), str(bucket)
+            name, bucket = str(item["metadata"]["name"]), item["spec"].get("bucketName")
+            if bucket and (item.get("status") or {}).get("phase") == "Bound" and self._host_of(name) in (None, *hosts):
+                yield name, str(bucket)
+
+    def _host_of(self, claim: str) -> Optional[str]:
+        """Return the host of the bucket of a claim, None if it is unknown."""
+        try:
+            values = self._kubernetes.get("configmap", claim).get("data") or {}
+        except KubernetesError:
+            return None
+        return str(values["BUCKET_HOST"]).lower() if values.get("BUCKET_HOST") else None
 
     def _optional(self, resource: str) -> List[Mapping[str, Any]]:
         """Return objects that a file can do without; a remark says why there are none."""
