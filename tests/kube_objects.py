@@ -18,6 +18,7 @@ RESOURCES: Mapping[Tuple[str, str], Mapping[str, str]] = {
         "namespaces": "Namespace",
         "nodes": "Node",
         "endpoints": "Endpoints",
+        "events": "Event",
         "serviceaccounts": "ServiceAccount",
     },
     ("apps", "v1"): {"deployments": "Deployment", "daemonsets": "DaemonSet"},

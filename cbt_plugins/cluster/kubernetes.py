@@ -7,7 +7,7 @@ import json
 import shlex
 import subprocess
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.inventory import host_of
 
@@ -96,7 +96,8 @@ class Kubernetes:
     def waits_of(self, node: str) -> List[str]:
         """Return the reasons of Kubernetes why the pods that are or may become this node have no container that runs.
 
-        A pod of a label without a Kubernetes node may become any node. Raises KubernetesError.
+        A pod of a label without a Kubernetes node may become any node. Without any pod: the reason why its DaemonSet or
+        Job makes none. Raises KubernetesError.
         """
         pod = self.pod(node)
         kind, _, name = pod.pattern.rpartition("/")
@@ -110,7 +111,21 @@ class Kubernetes:
         pods = self.get("pods", "-l", selector, namespace=pod.namespace)["items"] if selector else []
         if pod.is_label:
             pods = [each for each in pods if each["spec"].get("nodeName") in (None, node)]
+        if not pods:
+            return list(self._refusals(pod, kind, name))
         return [text for each in pods for text in _waits(each)]
+
+    def _refusals(self, pod: Pod, kind: str, name: str) -> Iterator[str]:
+        """Yield the newest refusal of a pod of the DaemonSets of a label, or of a Job, as by Pod Security."""
+        owners = {("Job", name)} if kind in ("job", "jobs") else set()
+        if pod.is_label:
+            items = self.get("daemonsets", "-l", pod.pattern, namespace=pod.namespace)["items"]
+            owners = {("DaemonSet", str(item["metadata"]["name"])) for item in items}
+        events = self.get("events", "--field-selector=reason=FailedCreate", namespace=pod.namespace) if owners else {}
+        about = {_time(event): event for event in events.get("items", ()) if _object_of(event) in owners}
+        if about:
+            newest = about[max(about)]
+            yield _wait("{} {} makes no pod".format(*_object_of(newest)), newest)
 
     def ask(self, *words: str, namespace: str = "") -> str:
         """Return the output of kubectl. Raises KubernetesError."""
@@ -171,6 +186,16 @@ def _waits(pod: Mapping[str, Any]) -> Iterator[str]:
         waiting = (container.get("state") or {}).get("waiting")
         if waiting:
             yield _wait(f"container {container.get('name')} of pod {name} waits", waiting)
+
+
+def _object_of(event: Mapping[str, Any]) -> Tuple[str, str]:
+    """Return the kind and the name of the object of an event."""
+    return str(event["involvedObject"].get("kind")), str(event["involvedObject"].get("name"))
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    """Return when an event happened last; times sort as text."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
 
 
 def _wait(text: str, reason: Mapping[str, Any]) -> str:

@@ -182,6 +182,28 @@ def test_what_is_not_there_says_so(api: KubeApi, remote: Remote, tmp_path: Path)
     assert why.startswith('error: context "nowhere" does not exist; try: kubectl ')
 
 
+@pytest.mark.parametrize(("node", "kind"), [(WORKER, "DaemonSet"), (CLIENT, "Job")])
+def test_a_pod_that_was_refused_is_named_with_its_reason(api: KubeApi, tmp_path: Path, node: str, kind: str) -> None:
+    """As by Pod Security: there is no pod, and only an event says why; the newest one of the owner counts."""
+    for (_, pod), entry in list(api.objects["pods"].items()):
+        if entry["spec"]["nodeName"] == WORKER:
+            api.delete_pod(pod)
+    api.put("daemonsets", "load", labels={"app": "rook-ceph-osd"}, spec={})
+    api.put("jobs", "load", spec={"selector": {"matchLabels": {"batch.kubernetes.io/job-name": "load"}}})
+    of_job = {"pods": {CLIENT: "job/load", WORKER: "app=rook-ceph-osd"}}
+    for i, (of, name) in enumerate([(kind, "load"), (kind, "load"), (kind, "another"), ("ReplicaSet", "load")], 1):
+        about = {"involvedObject": {"kind": of, "name": name}, "message": f"violates PodSecurity: {i}"}
+        api.put("events", f"e{i}", reason="FailedCreate", lastTimestamp=f"2026-01-01T00:00:0{i}Z", **about)
+    cluster = section(api, tmp_path)
+    cluster["kubernetes"].update(of_job)
+    assert Kubernetes(cluster["kubernetes"]).waits_of(node) == [
+        f"{kind} load makes no pod: FailedCreate: violates PodSecurity: 2"
+    ]
+    if node == WORKER:
+        stderr = Remote.of_cluster(cluster, {}).run([node], "true", check=False)[node].stderr
+        assert stderr.endswith("; DaemonSet load makes no pod: FailedCreate: violates PodSecurity: 2\n")
+
+
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
