@@ -30,6 +30,8 @@ _NAMED_LABEL = "cbt-plugins-named-client"
 _NODES = "cbt-plugins-nodes"
 _JOB = ("job", "jobs")
 _OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
+#: security context of pods that may not be root: the image may have no other user
+_NO_ROOT = {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532}
 _SECRET = "secret:"
 #: where rights for objects without a namespace are
 _CLUSTER = ""
@@ -65,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     manifest.add_argument("--memory", default="2Gi", help="memory request and limit of a client (default: %(default)s)")
     selector = "label of the Kubernetes nodes for clients; may be repeated"
     manifest.add_argument("--node-selector", metavar="KEY=VALUE", action="append", default=[], help=selector)
+    restricted = "pods that the Pod Security level `restricted` allows: no root, no volume"
+    manifest.add_argument("--restricted", action="store_true", help=restricted)
     manifest.add_argument("--away-from-osds", action="store_true", help="no client on a node with an OSD of Rook")
 
 
@@ -81,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if not all(key and value for key, value in selector.items()):
         raise CommandError(f"--node-selector: must be KEY=VALUE: {', '.join(args.node_selector)}")
     clients = _Clients(config, kubernetes, args.image, {"cpu": args.cpu, "memory": args.memory}, selector)
-    clients.away_from_osds = args.away_from_osds
+    clients.away_from_osds, clients.restricted = args.away_from_osds, args.restricted
     objects = [*clients.objects(), *_Rights(config, kubernetes).objects()]
     print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
     return 0
@@ -97,6 +101,7 @@ class _Clients:
     resources: Mapping[str, str]
     selector: Mapping[str, str]
     away_from_osds: bool = False
+    restricted: bool = False
 
     def objects(self) -> Iterator[Object]:
         """Yield a DaemonSet for each label, and a Job or a Pod for each name."""
@@ -154,17 +159,25 @@ class _Clients:
             others = {"labelSelector": {"matchLabels": {"app": _NAMED_LABEL}}, "topologyKey": _HOST}
             preferred = [{"weight": 100, "podAffinityTerm": others}]
             apart.setdefault("podAntiAffinity", {})["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+        pod: Object = {
+            "automountServiceAccountToken": False,
+            "restartPolicy": "Never",
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, **(_NO_ROOT if self.restricted else {})},
+            **({"nodeSelector": dict(self.selector)} if self.selector else {}),
+            **({"affinity": apart} if apart else {}),
+        }
         folder = str(self.config.cluster.get("tmp_dir") or "/tmp/cbt")
         common: Object = {
             "image": self.image,
             "resources": {"requests": dict(self.resources), "limits": dict(self.resources)},
-            "volumeMounts": [{"name": "rows", "mountPath": folder}],
         }
+        mounts = {"volumeMounts": [{"name": "rows", "mountPath": folder}]}
         security: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         # everybody can write an emptyDir, and only its owner, root, can change that: a run would refuse the folder
         sticky = {
             "name": "folder",
             **common,
+            **mounts,
             "command": ["chmod", "1777", folder],
             "securityContext": {**security, "runAsUser": 0, "runAsNonRoot": False},
         }
@@ -175,15 +188,10 @@ class _Clients:
             "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
             "securityContext": security,
         }
-        return {
-            "automountServiceAccountToken": False,
-            "restartPolicy": "Never",
-            **({"nodeSelector": dict(self.selector)} if self.selector else {}),
-            **({"affinity": apart} if apart else {}),
-            "initContainers": [sticky],
-            "containers": [load],
-            "volumes": [{"name": "rows", "emptyDir": {}}],
-        }
+        if self.restricted:  # the folder of the run is one of its own, in /tmp or /var/tmp of the image
+            return {**pod, "containers": [load]}
+        volumes = [{"name": "rows", "emptyDir": {}}]
+        return {**pod, "initContainers": [sticky], "containers": [{**load, **mounts}], "volumes": volumes}
 
 
 def _digest(content: Any) -> str:

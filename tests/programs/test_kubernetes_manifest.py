@@ -242,6 +242,7 @@ def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (sticky,) = spec["initContainers"]
         assert sticky["volumeMounts"] == container["volumeMounts"] and sticky["resources"] == container["resources"]
         assert sticky["securityContext"]["runAsUser"] == 0, "the owner of an emptyDir"
+        assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
     assert [spec["restartPolicy"] for spec in specs] == ["Never", "Never", "Always"]
     selector = daemons["spec"]["selector"]["matchLabels"].items()
     for metadata in (pod["metadata"], job["spec"]["template"]["metadata"]):
@@ -249,6 +250,19 @@ def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[s
     chosen = specs[2]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     # Kubernetes refuses a field with several values
     assert [term["matchFields"][0]["values"] for term in chosen["nodeSelectorTerms"]] == [["worker8"], ["worker9"]]
+
+
+def test_restricted_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the Pod Security level `restricted` demands (Kubernetes, Pod Security Standards)."""
+    objects = manifest(tmp_path, capsys, "--restricted")
+    pods = [d["spec"] if d["kind"] == "Pod" else d["spec"]["template"]["spec"] for d in objects[:3]]
+    assert sorted(d["kind"] for d in objects[:3]) == ["DaemonSet", "Job", "Pod"]
+    for spec in pods:
+        of_pod, (container,) = spec["securityContext"], spec["containers"]
+        assert of_pod["runAsNonRoot"] is True and of_pod["runAsUser"] and of_pod["seccompProfile"]
+        security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == security
+        assert not {"initContainers", "volumes"}.intersection(spec) and "volumeMounts" not in container
 
 
 def test_a_run_accepts_the_folder_of_a_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
