@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Annotated, Any, List, Mapping
 
-from pydantic import AfterValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from cbt_plugins.config.key_errors import Strict
 from cbt_plugins.config.units import parse_listen
@@ -23,15 +23,21 @@ log = logging.getLogger(__name__)
 serving: List[subprocess.Popen[bytes]] = []
 
 
-def _listen(text: str) -> str:
-    parse_listen(text)
+def _listen(value: Any) -> Any:
+    """Return the text of an address; the port alone may be a number."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str):
+        parse_listen(text)
     return text
+
+
+_Listen = Annotated[str, BeforeValidator(_listen), WithJsonSchema({"type": ["string", "integer"]})]
 
 
 class LiveProfile(Strict):
     """The page of the run while it goes on, in a browser; for benchmarks of cbt-plugins."""
 
-    serve: Annotated[str, AfterValidator(_listen)] = Field(
+    serve: _Listen = Field(
         "7878", description="`[HOST:]PORT`. Without HOST only this machine reaches it; with another, by a token."
     )
 

@@ -298,7 +298,8 @@ def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
         yield "mapping"
     else:
         words = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
-        yield words.get(node.get("type", ""), "anything")
+        types = node.get("type", "")
+        yield from (words.get(name, "anything") for name in (types if isinstance(types, list) else [types]))
 
 
 #: characters of a line of the page outside tables

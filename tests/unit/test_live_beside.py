@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from cbt_plugins.cbt import run_loop
+from cbt_plugins.config.key_errors import values_of
 from cbt_plugins.config.units import parse_listen
 from cbt_plugins.monitors import live
 
@@ -66,3 +67,14 @@ def test_a_wrong_address_is_named(wrong: str) -> None:
         parse_listen(wrong)
     with pytest.raises(ValueError, match=r"give \[HOST:\]PORT"):
         live.LiveProfile(serve=wrong)
+
+
+def test_a_port_may_be_a_number() -> None:
+    values = [values_of(live.LiveProfile, "live", {"serve": serve}).serve for serve in (7878, "7878", "0.0.0.0:81")]
+    assert values == ["7878", "7878", "0.0.0.0:81"]
+
+
+@pytest.mark.parametrize(("serve", "text"), [(True, "must be text"), (-5, "give .HOST:.PORT"), (70000, "give .HOST")])
+def test_a_number_that_is_no_port_is_refused(serve: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        values_of(live.LiveProfile, "live", {"serve": serve})
