@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterable, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.exit_status import OK, UNUSABLE
@@ -167,6 +167,11 @@ def choice(args: argparse.Namespace) -> Choice:
     return Choice(tuple(args.phase), tuple(args.op), tuple(args.metric), keys=tuple(getattr(args, "key", ())))
 
 
+def no_row_matches(phases: Iterable[str]) -> CommandError:
+    """Return the error for a choice that takes no row of runs with these phases."""
+    return CommandError(f"nothing to compare: no row matches; the phases are {', '.join(dict.fromkeys(phases))}")
+
+
 def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     """Read the sides and compare them. Raises Unreadable, Incomparable, ValueError, CommandError."""
     from cbt_plugins.compare import scorecard
@@ -181,8 +186,7 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     base, *contenders = read_sides(paths(args), takes)
     compared = compare(base, contenders, wanted, rules(args, takes))
     if not compared.rows and not any(section.missing for section in compared.sections):
-        phases = dict.fromkeys(phase for run in base.runs for phase, _, _ in run.keys)
-        raise CommandError(f"nothing to compare: no row matches; the phases are {', '.join(phases)}")
+        raise no_row_matches(phase for run in base.runs for phase, _, _ in run.keys)
     for pattern in getattr(args, "key", ()):
         # else other rows than those that were meant would share the chance of a false verdict
         choice_of_key = Choice(keys=(pattern,))

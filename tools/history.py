@@ -6,7 +6,7 @@ import argparse
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Sequence
+from typing import TYPE_CHECKING, Collection, Dict, Optional, Sequence
 
 from cbt_plugins.exit_status import OK, UNUSABLE
 
@@ -16,6 +16,8 @@ from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, is_file, prin
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.history import AlarmBudget, History
+    from cbt_plugins.compare.table import Choice
+    from cbt_plugins.results.run_record import Key, RunRecord
 
 #: a folder of pages
 SITE = "site"
@@ -58,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     with compare.errors():
         choice = compare.choice(args)
         (side,) = compare.read_sides([args.archives], choice.takes)
+        _raise_without_row(choice, side.runs, [phase for run in side.runs for phase, _, _ in run.keys])
         histories = history.histories(side.runs, choice, _budget(args), args.seed)
     forms = {
         TEXT: lambda: history.blocks(histories),
@@ -67,6 +70,12 @@ def run(args: argparse.Namespace) -> int:
     }
     print_results(args, forms)
     return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
+
+
+def _raise_without_row(choice: Choice, runs: Sequence[RunRecord], phases: Collection[str]) -> None:
+    """Raise CommandError if --phase, --op and --metric take no row of the runs; not if the runs have no rows at all."""
+    if phases and not any(choice.takes(measurement.key) for run in runs for measurement in run.measurements):
+        raise compare.no_row_matches(phases)
 
 
 def is_site(args: argparse.Namespace) -> bool:
@@ -104,12 +113,15 @@ def _site(args: argparse.Namespace) -> int:
         raise CommandError(str(e)) from e
     with compare.errors():
         index = RecordIndex(_index_file(folder))
-        records = index.records(
-            args.archives,
-            lambda key: choice.takes(key) or METRICS[key[2]].source is MetricSource.LOSS,  # which shows failures
-            args.rebuild,
-        )
+        phases: Dict[str, None] = {}  # of all rows, in their order
+
+        def takes(key: Key) -> bool:
+            phases.setdefault(key[0])
+            return choice.takes(key) or METRICS[key[2]].source is MetricSource.LOSS  # which shows failures
+
+        records = index.records(args.archives, takes, args.rebuild)
         (side,) = sides_of([records], [args.archives])
+        _raise_without_row(choice, side.runs, phases)
         own_histories = histories(side.runs, choice, budget, args.seed, index.settled)
         triaged, idle = triage(own_histories, entries)
         facts = history_site.SiteFacts(

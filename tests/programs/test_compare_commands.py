@@ -191,6 +191,18 @@ def test_history(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "base", "--alpha", "x"]) == 2
 
 
+@pytest.mark.parametrize("words", [[], ["-o", "site/"]])
+def test_a_history_without_a_row_is_an_error(
+    words: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = str(Path("base").resolve())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert main(["history", base, "--op", "FOO", *words]) == 2
+    assert "nothing to compare: no row matches; the phases are measure" in capsys.readouterr().err
+    assert not Path("site").exists()
+
+
 def test_results_of_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(__file__).parents[1] / "data" / "imported" / "fio"
     found = sorted(data.rglob("*.json"))
