@@ -208,7 +208,7 @@ def read_sides(given: Sequence[Sequence[Path]], takes: Takes) -> List[Side]:
     from cbt_plugins.compare.sides import sides
 
     all_sides = sides(given, takes)
-    for text in (text for side in all_sides for text in side.unreadable):
+    for text in dict.fromkeys(text for side in all_sides for text in side.unreadable):
         say("Error", text, UNUSABLE)
     return all_sides
 

@@ -134,7 +134,7 @@ def _site(args: argparse.Namespace) -> int:
         index.write()
     for text in index.notes:
         warn(text)
-    for text in side.unreadable:
+    for text in dict.fromkeys(side.unreadable):
         say("Error", text, UNUSABLE)
     overview = history_site.overview_sentence(facts)
     print(f"{overview} {pages} pages: {folder / history_site.INDEX}; archives read: {index.read}")

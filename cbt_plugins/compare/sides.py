@@ -214,7 +214,7 @@ def sides_of(read: Sequence[Sequence[RunRecord]], paths: Sequence[Sequence[Path]
     damaged = [tuple(text for run in runs for text in _unreadable(run)) for runs in read]
     for runs, texts in zip(runs_of_sides, damaged):
         if not runs:
-            raise Unreadable("; ".join(texts))
+            raise Unreadable("; ".join(dict.fromkeys(texts)))
     identities = [set(map(_identity, runs)) for runs in runs_of_sides]
     for runs, own_identities in zip(runs_of_sides, identities):
         first_of: Dict[Tuple[str, str], RunRecord] = {}

@@ -203,6 +203,16 @@ def test_a_history_without_a_row_is_an_error(
     assert not Path("site").exists()
 
 
+def test_a_missing_program_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """These nights have rows of requests, and no aggregates."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for words, status in ((["nights"], 4), (["nights", "-o", f"{tmp_path}/site/"], 4), (["base", "nights"], 4)):
+        assert main(["history", *words]) == status
+        assert capsys.readouterr().err == "Error: cbt-rows is not built: run `cbt-tools build cbt-rows`\n"
+
+
 def test_results_of_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(__file__).parents[1] / "data" / "imported" / "fio"
     found = sorted(data.rglob("*.json"))
