@@ -26,6 +26,8 @@ _MINUTE = 60.0
 CATALOGUE = Path(__file__).with_name("resilience_failures.yaml")
 #: two words or more: limits of a gate tell a failure from an operation by the space
 _NAME = re.compile(r"[a-z0-9]+( [a-z0-9]+)+")
+#: characters of a name, which folders and files are named after
+_LONGEST = 80
 _MIX: Dict[str, Any] = {"get": 60, "put": 20, "delete": 20}
 #: more repetitions than this are a typing error
 _MANY = 100
@@ -106,6 +108,11 @@ class ResilienceSection(FailuresSection):
             FieldError((name,), f"{name!r}: a name is made of two or more words of a-z and 0-9: node down", of_key=True)
             for name in failures
             if not _NAME.fullmatch(name)
+        ]
+        errors += [
+            FieldError((name,), f"has {len(name)} characters, and {_LONGEST} are the limit of a name", of_key=True)
+            for name in failures
+            if len(name) > _LONGEST
         ]
         if errors:
             raise FieldErrors(errors)

@@ -28,6 +28,8 @@ from cbt_plugins.inventory import HostTable, host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
 _MANY = 1000
+#: characters of a label: a node has files and units with this name, and `_` and `.` become four characters there
+LONGEST_LABEL = 50
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", SETTINGS, RECOVERY)
@@ -177,6 +179,8 @@ def usable_label(label: str) -> str:
         raise ValueError(f"{label!r} is reserved; so are {', '.join(_RESERVED)}")
     if not _LABEL.fullmatch(label):
         raise ValueError(f"{label!r}: a label is made of a-z, A-Z, 0-9, and . _ - in between")
+    if len(label) > LONGEST_LABEL:
+        raise ValueError(f"has {len(label)} characters, and {LONGEST_LABEL} are the limit of a label")
     return label
 
 
@@ -285,7 +289,7 @@ class FaultSection(TargetedFaultSection):
 
     model_config = ConfigDict(json_schema_extra={})  # an event may have its targets elsewhere: config.rolling
 
-    label: str = Field(description="Name for `undo:` and the report; unique.")
+    label: str = Field(description=f"Name for `undo:` and the report; unique; at most {LONGEST_LABEL} characters.")
 
     @field_validator("label")
     @classmethod

@@ -79,5 +79,6 @@ class ThrashSection(Strict):
             at = begin + number * self.every
             kind, seed = generator.choice(self.kinds), generator.randrange(1 << 31)
             until = min(at + self.every * generator.uniform(_SHORTEST, _LONGEST), begin + self.length)
-            fault = FaultSection.model_validate(self._fault(kind, f"{self.label}-{number + 1}", seed))
-            yield at, round(until, 3), fault
+            fault = FaultSection.model_validate(self._fault(kind, "x", seed))
+            # as in a series, the number does not count for the limit of a label
+            yield at, round(until, 3), fault.model_copy(update={"label": f"{self.label}-{number + 1}"})
