@@ -49,8 +49,8 @@ DEADLINE = "deadline"
 _LATER = 300.0
 #: seconds: the latest deadline of a dead man's switch
 LONGEST_DEADLINE = 7 * 86400.0
-#: key of the context in which durations are seconds
-PLANNED = "planned"
+#: keys of the context of options: whether durations are seconds, and the nodes of `cluster:`, where they are known
+PLANNED, NODES = "planned", "nodes"
 
 
 def kind_class(name: str) -> Any:
@@ -73,17 +73,18 @@ def stops_gateways(fault: plan.Fault) -> bool:
 
 
 def make_kind(
-    name: str, given: Mapping[Any, Any], planned: bool = False
+    name: str, given: Mapping[Any, Any], planned: bool = False, nodes: Sequence[str] = ()
 ) -> Tuple[Optional[Any], Dict[str, Any], Tuple[FieldError, ...]]:
     """Return the kind with these options, the options that are given as a plan has them, and what is wrong with them.
 
-    The paths of errors begin with the name of an option. `planned`: the options are those of a plan. Raises ValueError.
+    The paths of errors begin with the name of an option. `planned`: the options are those of a plan. `nodes`: those of
+    `cluster:`; without any, an option may name any node. Raises ValueError.
     """
     cls = kind_class(name)
     errors = [FieldError((key,), not_text(key), of_key=True) for key in given if not isinstance(key, str)]
     if errors:
         return None, {}, tuple(errors)
-    options, option_errors = validate(cls.Options, dict(given), {PLANNED: planned})
+    options, option_errors = validate(cls.Options, dict(given), {PLANNED: planned, NODES: nodes})
     if options is None:
         return None, {}, option_errors
     return cls(options), options.model_dump(exclude_unset=True), ()
@@ -144,7 +145,8 @@ class AnyFaultSection(Strict):
     def _of_its_kind(cls, options: Dict[Any, Any], info: ValidationInfo) -> Dict[Any, Any]:
         if "kind" not in info.data:
             return options
-        _, plan_options, errors = make_kind(info.data["kind"], options)
+        nodes = (info.context or {}).get(NODES) or ()
+        _, plan_options, errors = make_kind(info.data["kind"], options, nodes=nodes)
         if errors:
             raise FieldErrors(errors)
         return plan_options
@@ -177,10 +179,10 @@ def usable_label(label: str) -> str:
     """Return the label of a fault or a command; raises ValueError."""
     if label in _RESERVED:
         raise ValueError(f"{label!r} is reserved; so are {', '.join(_RESERVED)}")
-    if not _LABEL.fullmatch(label):
-        raise ValueError(f"{label!r}: a label is made of a-z, A-Z, 0-9, and . _ - in between")
     if len(label) > LONGEST_LABEL:
         raise ValueError(f"has {len(label)} characters, and {LONGEST_LABEL} are the limit of a label")
+    if not _LABEL.fullmatch(label):
+        raise ValueError(f"{label!r}: a label is made of a-z, A-Z, 0-9, and . _ - in between")
     return label
 
 

@@ -51,3 +51,12 @@ def test_the_longest_label_makes_names_that_a_node_takes(tmp_path: Path) -> None
         journal.identify("inject-0a1b2c3d", sealed=False)
         name = journal.name(f"{WORST}-10000")
     assert 230 < len(f"cbt-plugins-{name}.service") <= 255
+
+
+@pytest.mark.parametrize("kind", ["partition", "delay"])
+def test_peers_are_nodes_of_the_cluster(tmp_path: Path, kind: str) -> None:
+    fault = f"{{label: a, kind: {kind}, nodes: [node1], options: {{peers: [node0, root@client1, 'client2']}}}}"
+    assert errors_in(tmp_path, in_phase(f"{{at: 0s, fault: {fault}}}")) == []
+    wrong = fault.replace("'client2'", "cleint2").replace("root@", "")
+    (error,) = errors_in(tmp_path, in_phase(f"{{at: 0s, fault: {wrong}}}"))
+    assert ".options.peers[2]: cleint2 is not a node of cluster:; did you mean 'client2'?" in error

@@ -7,8 +7,11 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.fault import NODES
+from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.units import about_link
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.blast_radius import BlastRadius
@@ -20,7 +23,7 @@ from cbt_plugins.faults.node_shell import script_text, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.formatting import percent
-from cbt_plugins.inventory import HostTable, check_node_name, is_address
+from cbt_plugins.inventory import HostTable, check_node_name, host_of, is_address
 from cbt_plugins.plan import DAEMON_TYPES
 
 #: from these values on, a disturbed node counts as down. Share of lost packets: heartbeats may not arrive in time
@@ -79,6 +82,20 @@ class LinkOptions(DeadlineOptions, ServiceOptions):
         le=65535,
         description="Port of ssh; packets of ssh pass. Default: the port of the run's connections.",
     )
+
+    @field_validator("peers")
+    @classmethod
+    def _nodes_of_cluster(cls, peers: List[str], info: ValidationInfo) -> List[str]:
+        nodes = [host_of(node) for node in (info.context or {}).get(NODES) or ()]
+        table = HostTable(nodes)
+        errors = []
+        for index, peer in enumerate(peers):
+            if nodes and table.find(peer) is None:
+                hint = did_you_mean(peer, nodes) or f"; there are {', '.join(nodes)}"
+                errors.append(FieldError((index,), f"{peer} is not a node of cluster:{hint}"))
+        if errors:
+            raise FieldErrors(errors)
+        return peers
 
 
 @dataclass(frozen=True)
