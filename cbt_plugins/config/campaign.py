@@ -19,7 +19,7 @@ from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
 #: the section's name, which CBT does not read
 KEY = "campaign"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 #: sections of the file that an arm may change
 CHANGED = ("cluster", "benchmarks", "monitoring_profiles", "client_endpoints", "common")
 #: blocks of a budget: 8 hours of blocks of 3 minutes

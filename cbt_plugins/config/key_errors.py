@@ -145,6 +145,8 @@ def _errors_of_key(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldErro
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         yield FieldError(path, f"must be {' or '.join(choices)}{hint}")
     else:
+        if kind == "too_short" and context["min_length"] > 1:
+            kind = "too_few"
         text = _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
         text += _correction(kind, value)
         time = isinstance(value, str) and _TIME.fullmatch(value) and "duration" in _keys_at(schema, detail["loc"])
@@ -194,6 +196,7 @@ _WORDS = {
     "model_type": "must be a mapping (key: value), not {has}",
     "string_type": "must be text, not {has}",
     "string_too_short": "must not be empty",
+    "too_few": "must have at least {min_length} elements",
     "too_long": "must have at most {max_length} elements",
     "too_short": "must not be empty",
 }
