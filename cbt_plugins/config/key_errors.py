@@ -23,6 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_plugins.config.errors import Path, did_you_mean
 
+#: pattern of a text with a unit in the JSON Schema -> the text for a number, as a file has it; `config.units` adds them
+UNIT_FORMATS: Dict[str, Callable[[Any], str]] = {}
 #: of a key that should be text
 SWITCH = "YAML makes true and false of on, off, yes and no: quote the key"
 
@@ -147,10 +149,19 @@ def _errors_of_key(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldErro
     else:
         if kind == "too_short" and context["min_length"] > 1:
             kind = "too_few"
-        text = _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
+        has = "a number with a decimal point" if kind == "int_type" and isinstance(value, float) else _kind_of(value)
+        limits = _with_units(context, _nodes_at(schema, detail["loc"]))
+        text = _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=has, **limits)
         text += _correction(kind, value)
         time = isinstance(value, str) and _TIME.fullmatch(value) and "duration" in _keys_at(schema, detail["loc"])
         yield FieldError(path, f"{text}; write {{duration: {value}}}" if time else text)
+
+
+def _with_units(limits: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return the limits of a number as a file has them, if the JSON Schema says that it is text with a unit."""
+    write = next((UNIT_FORMATS[node["pattern"]] for node in nodes if node.get("pattern") in UNIT_FORMATS), None)
+    names = ("gt", "ge", "lt", "le")
+    return {name: write(limit) if write and name in names else limit for name, limit in limits.items()}
 
 
 def _yaml(literal: str) -> str:
@@ -219,13 +230,18 @@ def _kind_of(value: Any) -> str:
 
 def _keys_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[str]:
     """Return the keys that the JSON Schema knows at `loc`."""
+    return [key for node in _nodes_at(schema, loc) for key in node.get("properties", {})]
+
+
+def _nodes_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[Mapping[str, Any]]:
+    """Return the parts of the JSON Schema that are about `loc`."""
     nodes = [schema]
     for part in loc:
         if isinstance(part, str) and part[:1] in ("<", "["):  # a union's tag is no step in the data
             continue
         children = [_child(node, part) for node in _branches(schema, nodes)]
         nodes = [child for child in children if child] or nodes
-    return [key for node in _branches(schema, nodes) for key in node.get("properties", {})]
+    return list(_branches(schema, nodes))
 
 
 def _elsewhere(schema: Mapping[str, Any], loc: Sequence[Any]) -> str:

@@ -11,7 +11,7 @@ import textwrap
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Tuple, Type
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple, Type
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -22,17 +22,16 @@ from cbt_plugins.config.campaign import CampaignSection
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
 from cbt_plugins.config.fault import kind_class
+from cbt_plugins.config.key_errors import UNIT_FORMATS
 from cbt_plugins.config.pull_request import PullRequestSection
 from cbt_plugins.config.section_to_plan import CBT_KEYS, our_sections
 from cbt_plugins.config.units import (
+    LINK_PATTERN,
     RANGE_PATTERN,
     RATE_PATTERN,
     Duration,
     Percent,
     Size,
-    format_duration,
-    format_percent,
-    format_size,
 )
 from cbt_plugins.plan import S3, CbtLoad, Work
 
@@ -135,8 +134,8 @@ def _tidy(node: Any, named: bool = False) -> Any:
     if {"type": "null"} in kept.get("anyOf", ()):
         choices = [choice for choice in kept.pop("anyOf") if choice != {"type": "null"}]
         kept = {**(choices[0] if len(choices) == 1 else {"anyOf": choices}), **kept}
-    if kept.get("pattern") in _FORMATS and isinstance(kept.get("default"), (int, float)):
-        kept["default"] = _FORMATS[kept["pattern"]](kept["default"])  # as a file says it
+    if kept.get("pattern") in UNIT_FORMATS and isinstance(kept.get("default"), (int, float)):
+        kept["default"] = UNIT_FORMATS[kept["pattern"]](kept["default"])  # as a file says it
     return kept
 
 
@@ -331,17 +330,13 @@ def _pattern(kind: Any) -> str:
     )
 
 
-_FORMATS: Dict[str, Callable[[Any], str]] = {
-    _pattern(Size): format_size,
-    _pattern(Duration): format_duration,
-    _pattern(Percent): format_percent,
-}
 _UNITS = {
     _pattern(Size): "size",
     RANGE_PATTERN: "size, range",
     _pattern(Duration): "duration",
     _pattern(Percent): "percent",
     RATE_PATTERN: "rate",
+    LINK_PATTERN: "speed of a link",
 }
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from cbt_plugins import formatting, plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.key_errors import FieldError, FieldErrors
+from cbt_plugins.config.key_errors import UNIT_FORMATS, FieldError, FieldErrors
 from cbt_plugins.formatting import BINARY_UNITS, DECIMAL_UNITS
 
 _SIZE_UNITS = {"B": 1, "kB": 1000, **BINARY_UNITS, **DECIMAL_UNITS}
@@ -115,6 +115,11 @@ def about_link(speed: float) -> str:
     return f"{bits / (factor or 1):.4g} {unit}bit/s"
 
 
+def format_link(speed: float) -> str:
+    """Return the text of a speed for a file, with four digits: 12.5e6 -> "100Mbit"."""
+    return about_link(speed).replace(" ", "").partition("/")[0]
+
+
 def format_duration(seconds: float) -> str:
     """Return the exact text: 5400 -> "1h30m", 0.5 -> "0.5s"."""
     seconds_left, text = Decimal(repr(seconds)), ""
@@ -199,6 +204,16 @@ PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
 RATE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]? ?/ ?(s|min|m|h|day|d)\s*$"
 LINK_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]bit(/s)?\s*$"
 DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
+
+UNIT_FORMATS.update(
+    {
+        SIZE_PATTERN: lambda size: format_size(int(size)),
+        PERCENT_PATTERN: format_percent,
+        LINK_PATTERN: format_link,
+        DURATION_PATTERN: format_duration,
+    }
+)
+
 
 def _object_size(value: Any) -> int:
     size = parse_size(value)

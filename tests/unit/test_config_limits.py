@@ -1,0 +1,37 @@
+"""Errors of numbers say the limit as the user may write it; a wrong key of a sweep has one error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from config_files import CLUSTER, CYCLE, S3, WARP, errors_in, marked
+
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.units import format_duration
+from cbt_plugins.config.yaml_source import read
+
+
+def fault(text: str) -> str:
+    event = f"{{at: 0s, fault: {{label: a, nodes: [node1], {text}}}}}"
+    return f"{CLUSTER}{WARP}    engine: cbt-load\n{CYCLE.replace('60s', f'10m, events: [{event}]')}"
+
+
+RESILIENCE = f"{CLUSTER}benchmarks:\n  resilience:\n{S3}    failures: {{node down: {{kind: stop, osds: [1]}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (fault("kind: loss, options: {share: §60%}"), "share: must be at most 50%"),
+        (fault("kind: loss, options: {share: §0%}"), "share: must be more than 0%"),
+        (fault("kind: rate, options: {rate: §100kbit}"), "rate: must be at least 1Mbit"),
+        (fault("kind: delay, options: {delay: §10s}"), "delay: must be at most 5s"),
+        (RESILIENCE + "    repeat: §1.5\n", "repeat: must be a whole number, not a number with a decimal point"),
+        (RESILIENCE + "    repeat: §1001\n", "repeat: must be at most 100"),
+    ],
+)
+def test_a_limit_has_the_unit_of_the_key(tmp_path: Path, text: str, says: str) -> None:
+    plain, (place,) = marked(text)
+    (error,) = errors_in(tmp_path, plain)
+    assert error.startswith(place) and error.endswith(f".{says}")
