@@ -140,7 +140,7 @@ class SettingsSection(Strict):
     autoscaler: Optional[Switch] = Field(
         None, description="pg_autoscale_mode of every pool."
     )
-    flags: Annotated[List[str], Field(min_length=1)] = Field(
+    flags: List[str] = Field(
         [], description="Flags of the OSD map: `noout`, `norebalance`, ..."
     )
     config: _Config = Field({}, description="`{osd: {osd_max_backfills: 4}}`, as `ceph config set` takes it.")
@@ -148,7 +148,7 @@ class SettingsSection(Strict):
         None,
         description="`aggressive`: from the first fault on, recovery is as fast as the disks allow.",
     )
-    accept: Annotated[List[str], Field(min_length=1)] = Field(
+    accept: List[str] = Field(
         [],
         description="Conditions to begin with, which forbid no verdict: "
         + ", ".join(f"`{name}`" for name in cluster_conditions.NAMES)

@@ -368,7 +368,6 @@ def test_passwords_come_from_the_environment_and_are_never_repeated(tmp_path: Pa
 SETTINGS = [
     ("{flags: [§nooout]}", ".flags[0]: not a flag that a run may set: 'nooout'; did you mean 'noout'?"),
     ("{flags: [noout, §noout]}", ".flags[1]: noout is in the list twice"),
-    ("{flags: §[]}", ".flags: must not be empty"),
     ("{scrub: §maybe}", ".scrub: must be on, off or deep-after"),
     ("{balancer: §1}", ".balancer: must be on or off"),
     ("{recovery: §agressive}", ".recovery: must be aggressive; did you mean 'aggressive'?"),

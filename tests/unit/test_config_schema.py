@@ -302,3 +302,15 @@ def test_other_sections_stay_open(validator: Any) -> None:
     data["common"] = {"pdsh_cmd": "pdsh"}
     data["cluster"]["pool_profiles"] = {}
     assert validator.is_valid(data)
+
+
+def test_every_default_may_be_written(validator: Any) -> None:
+    """People copy a row of the reference page into their file."""
+    refused = [
+        f"{name}.{key}: {node['default']!r}"
+        for name, model in validator.schema["$defs"].items()
+        for key, node in model.get("properties", {}).items()
+        if "default" in node
+        and not validator.evolve(schema={"$defs": validator.schema["$defs"], **node}).is_valid(node["default"])
+    ]
+    assert not refused
