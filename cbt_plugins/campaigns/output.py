@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
+from cbt_plugins.campaigns.key_warnings import key_warnings
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import amount, margins, number, signed_amount
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, first_verdict, interval, least_scatter
@@ -370,6 +371,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     blocks: List[Block] = [
         Heading(f"{schedule.config.file}: campaign"),
         Words(tuple(words)),
+        Notes("warnings", tuple(key_warnings(schedule))),
         TableGrid(("block", "order"), tuple(order[:_SHOWN]), left=2, title=f"order (seed {section.seed})"),
         TableGrid(("arm", "command"), tuple(commands), left=2, title="each trial, in this order"),
     ]
@@ -415,5 +417,6 @@ def plan_data(schedule: Schedule) -> Dict[str, Any]:
         "unknown_time": list(dict.fromkeys(text for total in totals for text in total.unknown_time)),
         "bytes": size,
         "bytes_text": about_size(size) if size else "an unknown amount",
+        "warnings": key_warnings(schedule),
         "order": [[planned.arm for planned in schedule.block(n)] for n in range(1, schedule.section.blocks + 1)],
     }

@@ -23,6 +23,7 @@ from cbt_plugins import signals
 from cbt_plugins.bisect.commit_builds import Builds
 from cbt_plugins.bisect.commit_history import GitError, Worktree
 from cbt_plugins.campaigns.evaluation import evaluate, unmatched
+from cbt_plugins.campaigns.key_warnings import key_warnings
 from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import plan_data
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
@@ -118,7 +119,8 @@ class PullRequestRun:
         if fit < FIRST_LOOK:
             raise CampaignError(f"{text}: fewer than {FIRST_LOOK} blocks of 4 cycles fit into {about(within)}")
         schedule = self.request.schedule(self.folder, fit)
-        return [f"{text}; {about(within)} in total", *detectable_lines(schedule, self.history)]
+        warnings = [f"warning: {warning}" for warning in key_warnings(schedule)]
+        return [f"{text}; {about(within)} in total", *warnings, *detectable_lines(schedule, self.history)]
 
     def run(self) -> PullRequestVerdict:
         """Return the answer. Raises CampaignError, ConfigError, GitError, OSError, KeyboardInterrupt."""

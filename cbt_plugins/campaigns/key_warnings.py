@@ -1,0 +1,51 @@
+"""Warnings of the plan of a campaign about its keys: rows that no cycle gives, and failures under unequal loads."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch, fnmatchcase
+from typing import Iterator, List, Sequence
+
+from cbt_plugins.campaigns.schedule import Schedule
+from cbt_plugins.compare.allowance import names_phase
+from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.metrics import METRICS, MetricSource
+from cbt_plugins.plan import Phase
+
+#: where the metrics of failures come from
+_OF_FAILURES = (MetricSource.EPISODE, MetricSource.LOSS, MetricSource.LOSSES)
+
+
+def key_warnings(schedule: Schedule) -> List[str]:
+    """Return warnings about the keys of a campaign, by the files of its arms alone."""
+    phases = [phase for arm in schedule.arms for run in schedule.config_of(arm).runs for phase in run.plan.phases]
+    keys = schedule.section.keys
+    return list(dict.fromkeys((*_unequal_loads(phases, keys), *_unknown_phases(phases, keys))))
+
+
+def _unequal_loads(phases: Sequence[Phase], keys: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if keys come from failures whose rate is a share of what each cycle reaches."""
+    shares = [phase.rate_share for phase in phases if phase.failure and phase.rate_share]
+    if shares and (not keys or any(map(_is_of_failures, keys))):
+        text = "gives each cycle another load, and the keys are of failures: give a number of requests, such as 400/s"
+        yield f"resilience.rate: {shares[0]:.0%} {text}"
+
+
+def _unknown_phases(phases: Sequence[Phase], keys: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for each key whose pattern of a phase names no phase and no failure of the plan."""
+    failures = list(dict.fromkeys(phase.failure for phase in phases if phase.failure))
+    labels = [event.inject.label for phase in phases if not phase.failure for event in phase.events if event.inject]
+    labels = [text for label in labels for text in (label, f"{label} failure", f"{label} return")]
+    names = list(dict.fromkeys((*failures, *labels, *(phase.name for phase in phases))))
+    for key in keys:
+        pattern = key.rsplit(".", 2)[0] if key.count(".") > 1 else ""
+        choices = [*failures, *labels] if _is_of_failures(key) and failures else names
+        # a name of the plan is the beginning of the names of an episode ("kill failure"), a part and a state
+        if not names_phase(pattern) or pattern.startswith("*"):
+            continue
+        if not any(fnmatchcase(name, pattern) or name in pattern for name in choices):
+            hint = did_you_mean(pattern, choices) or f"; the plan has {', '.join(choices)}"
+            yield f"keys: {key}: no phase or failure of the plan is named {pattern!r}{hint}"
+
+
+def _is_of_failures(key: str) -> bool:
+    return any(fnmatch(name, key.rpartition(".")[2]) and METRICS[name].source in _OF_FAILURES for name in METRICS)
