@@ -221,6 +221,19 @@ class EventSection(Strict):
         faults = (("fault", self.fault), ("thrash", self.thrash))
         return [(key, section.accept) for key, section in faults if section is not None]
 
+    @property
+    def end(self) -> float:
+        """Return the time of the event; of a series, of its last event."""
+        return max(event.at for event in self.expanded())
+
+    def too_late(self, ends: float) -> Tuple[Tuple[str, ...], str]:
+        """Return the key that makes the event end after these seconds, and the beginning of its error."""
+        if self.at >= ends:
+            return ("at",), ""
+        if self.thrash:
+            return ("thrash", "for"), "the last undo is at "
+        return ("times" if self.times else "lasts" if self.every is None else "every",), "the last undo is at "
+
     def expanded(self) -> Iterator[EventSection]:
         """Yield the single events of a series: each time the fault and its undo. Of another event, the event itself."""
         if self.thrash:
@@ -326,10 +339,13 @@ class FaultsInForce:
                 text = f"{format_duration(section.at)} comes before {format_duration(last)}"
                 yield FieldError((index, "at"), f"{text}: events are in order of time")
             last = max(last, section.at)
+        late: Set[int] = set()
         for index, event in in_order(events):
-            if ends is not None and event.at * scale >= ends:
-                text = f"the phase is over after {format_duration(ends)}"
-                yield FieldError((index, "at"), f"{format_duration(event.at * scale)}: {text}")
+            if ends is not None and event.at * scale >= ends and index not in late:
+                late.add(index)
+                key, text = events[index].too_late(ends / scale)
+                over = f"the phase is over after {format_duration(ends)}"
+                yield FieldError((index, *key), f"{text}{format_duration(events[index].end * scale)}: {over}")
             if event.fault:
                 yield from self._clashes(index, event.fault)
                 self._inject(event.fault)

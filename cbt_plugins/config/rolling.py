@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any, Dict, Iterator, Literal, Mapping, Optional, Union
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from cbt_plugins.config.fault import TARGETS, FaultSection
+from cbt_plugins.config.fault import TARGETS, FaultSection, kind_class
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one
 from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.inventory import nodes_of
@@ -62,6 +63,10 @@ def with_nodes(event: Any, context: Optional[Mapping[str, Any]]) -> Any:
         for key in TARGETS
         if key in fault
     ]
+    with contextlib.suppress(ValueError):  # the check of the fault says what is wrong with its kind
+        if kind_class(str(fault.get("kind"))).takes == "daemon":
+            text = f"{fault['kind']} hits no nodes: not for rolling: {{over: osd_nodes}}"
+            errors.append(FieldError(("fault", "kind"), text))
     context = context or {}
     nodes = list(nodes_of({"osds": context.get(OVER) or context.get("osds") or ()}, "osds"))
     if not nodes:

@@ -79,13 +79,14 @@ def test_a_rolling_fault_goes_over_all_osd_nodes_and_waits_between_them() -> Non
         ({"wait": "clean"}, "wait", "is not for rolling"),
         ({"fault": {"label": "f", "kind": "stop", "nodes": ["node1"]}}, "fault.nodes", "says what the fault hits"),
         ({"fault": {"label": "f", "kind": "stop", "accept": ["clean"]}}, "fault.accept", "the rule that rolling waits"),
-        ({"fault": {"label": "f", "kind": "slow_disk"}}, "fault", "slow_disk hits osd daemons"),
+        ({"fault": {"label": "f", "kind": "slow_disk"}}, "fault.kind", "slow_disk hits no nodes: not for"),
         ({"fault": None, "mark": "x"}, "lasts", "it needs fault"),
         ({"rolling": {"over": "osd_nodes", "at_most": "59s"}}, "rolling.at_most", "is less than 1m"),
         ({"rolling": {"over": "nodes"}}, "rolling.over", "must be osd_nodes"),
         ({"rolling": {}}, "rolling.over", "this key is required"),
         ({"rolling": "over", "fault": BOTH}, "rolling", "must be true or false"),
-        ({"lasts": "10m"}, "at", "the phase is over after 10m"),
+        ({"lasts": "10m"}, "lasts", "the last undo is at 21m: the phase is over after 10m"),
+        ({"at": "10m"}, "at", "the phase is over after 10m"),
     ],
 )
 def test_an_error_of_a_rolling_fault_is_at_its_key(keys: Dict[str, Any], place: str, says: str) -> None:
@@ -127,14 +128,20 @@ def test_the_times_of_a_series_are_scaled() -> None:
         (series(every="60s", times=2, rolling=True, fault=BOTH), "every", "either times, or rolling: true"),
         (series(every="60s", rolling=True), "rolling", "two named targets"),
         (series(every="60s", times=2, lasts="60s"), "lasts", "still be in force"),
-        (series(every="60s", times=100), "at", "the phase is over after 10m"),
+        (series(every="60s", times=100), "times", "the last undo is at 1h40m30s: the phase is over after 10m"),
+        (series(at="11m", every="60s", times=2), "at", "the phase is over after 10m"),
+        (
+            {"at": "60s", "thrash": {"for": "10m", "every": "60s"}},
+            "thrash.for",
+            ": the phase is over after 10m",
+        ),
     ],
 )
 def test_an_error_of_a_series_is_at_its_key(event: Dict[str, Any], place: str, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
         happens(event)
     (text,) = [str(error) for error in raised.value.errors]
-    assert says in text and place in text
+    assert says in text and f"events[0].{place}: " in text
 
 
 def thrash(**keys: Any) -> List[Any]:
