@@ -252,7 +252,8 @@ def _section(
         for path, text, of_key in config_errors:
             if path in left_out:
                 continue  # that it is missing now is no second error
-            swept = path[:1] and path[0] in taken
+            # an element of the list cannot help a key that is wrong itself
+            swept = path[:1] and path[0] in taken and not (of_key and len(path) == 1)
             errors.append(
                 FieldError((path[0], taken[str(path[0])], *path[1:]) if swept else path, text, of_key)
             )

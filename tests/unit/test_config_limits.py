@@ -35,3 +35,10 @@ def test_a_limit_has_the_unit_of_the_key(tmp_path: Path, text: str, says: str) -
     plain, (place,) = marked(text)
     (error,) = errors_in(tmp_path, plain)
     assert error.startswith(place) and error.endswith(f".{says}")
+
+
+def test_an_unknown_key_of_a_sweep_is_one_error_at_the_key(tmp_path: Path) -> None:
+    plain, (place,) = marked(CLUSTER + WARP + CYCLE + "    §wrokers: [8, 16, 32]\n")
+    assert errors_in(tmp_path, plain) == [f"{place}benchmarks.warp.wrokers: unknown key; did you mean 'workers'?"]
+    plain, (place,) = marked(CLUSTER + WARP + CYCLE + "    workers: [8, §0]\n")
+    assert errors_in(tmp_path, plain) == [f"{place}benchmarks.warp.workers[1]: must be at least 1"]
