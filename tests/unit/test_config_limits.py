@@ -37,6 +37,12 @@ def test_a_limit_has_the_unit_of_the_key(tmp_path: Path, text: str, says: str) -
     assert error.startswith(place) and error.endswith(f".{says}")
 
 
+def test_nft_takes_no_interfaces(tmp_path: Path) -> None:
+    plain, (place,) = marked(fault("kind: network, options: {method: nft, §interfaces: [eth0]}"))
+    (error,) = errors_in(tmp_path, plain)
+    assert error.startswith(place) and "interfaces: is for method: link; nft drops the packets of all" in error
+
+
 def test_an_unknown_key_of_a_sweep_is_one_error_at_the_key(tmp_path: Path) -> None:
     plain, (place,) = marked(CLUSTER + WARP + CYCLE + "    §wrokers: [8, 16, 32]\n")
     assert errors_in(tmp_path, plain) == [f"{place}benchmarks.warp.wrokers: unknown key; did you mean 'workers'?"]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 
 from pydantic import Field, model_validator
 
+from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.shell_values import Interface
 from cbt_plugins.faults import node_shell, service_managers
 from cbt_plugins.faults.cluster_facts import osd_names
@@ -53,6 +54,9 @@ class Network(Kind):
         def _complete(self) -> Network.Options:
             if self.method == "link" and not self.interfaces:
                 raise ValueError("network needs the option interfaces: [names], or method: nft")
+            if self.method == "nft" and self.interfaces:
+                text = "is for method: link; nft drops the packets of all interfaces: remove one of the two options"
+                raise FieldErrors([FieldError(("interfaces",), text, of_key=True)])
             return self
 
     options: Options
