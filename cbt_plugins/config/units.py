@@ -121,8 +121,8 @@ def format_link(speed: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return the exact text: 5400 -> "1h30m", 0.5 -> "0.5s"."""
-    seconds_left, text = Decimal(repr(seconds)), ""
+    """Return the text, exact to the nanosecond: 5400 -> "1h30m", 0.5 -> "0.5s"."""
+    seconds_left, text = Decimal(repr(round(seconds, 9))), ""
     for unit, factor in _TIME_UNITS.items():
         number = seconds_left if unit == "s" else seconds_left // factor
         seconds_left -= number * factor

@@ -90,6 +90,8 @@ class Loader(yaml.SafeLoader):
             value = super().construct_object(node, deep)
         except (ValueError, KeyError, AttributeError, TypeError, ArithmeticError):
             text = f"this cannot be read as a value of the YAML type {kind!r}; quote it when it is text"
+            if kind == "timestamp":
+                text = "no such date or time; quote it when it is text"
             raise NotTaken(f"not YAML: {text}", node.start_mark) from None
         if isinstance(value, int) and abs(value) >= _LARGEST:
             raise NotTaken("a number of more than 64 bits; quote it when it is text", node.start_mark)

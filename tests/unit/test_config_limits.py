@@ -48,3 +48,16 @@ def test_an_unknown_key_of_a_sweep_is_one_error_at_the_key(tmp_path: Path) -> No
     assert errors_in(tmp_path, plain) == [f"{place}benchmarks.warp.wrokers: unknown key; did you mean 'workers'?"]
     plain, (place,) = marked(CLUSTER + WARP + CYCLE + "    workers: [8, §0]\n")
     assert errors_in(tmp_path, plain) == [f"{place}benchmarks.warp.workers[1]: must be at least 1"]
+
+
+def test_a_duration_has_no_digits_of_an_inexact_sum() -> None:
+    assert format_duration(8700.900000000001) == "2h25m0.9s"
+    assert format_duration(1e-9) == "0.000000001s"
+
+
+@pytest.mark.parametrize("since", ["2023-13-45", "2023-02-30", "2023-11-21 25:00:00"])
+def test_a_date_that_does_not_exist_is_named(tmp_path: Path, since: str) -> None:
+    file = tmp_path / "triage.yaml"
+    file.write_text(f"since: {since}\n")
+    with pytest.raises(ConfigError, match="1:8: not YAML: no such date or time; quote it when it is text"):
+        read(file)
