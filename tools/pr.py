@@ -127,9 +127,12 @@ def _request(args: argparse.Namespace) -> Request:
 
     try:
         names = [check_side_name(name) for name in (args.base, args.head)]
-        within = parse_duration(args.within)
     except ValueError as e:
         raise CommandError(str(e)) from None
+    try:
+        within = parse_duration(args.within)
+    except ValueError as e:
+        raise CommandError(f"--within: {e}") from None
     source = read(args.config)
     config = load(source)
     if KEY not in source.data:

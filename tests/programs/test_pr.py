@@ -320,6 +320,8 @@ def test_a_broken_library_is_no_regression(world: World, monkeypatch: pytest.Mon
 
 def test_too_little_time_is_refused_beforehand(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.write()
+    assert world.run("a", "b", "--within", "abc") == 2
+    assert "--within: not a duration; write for example 30s" in capsys.readouterr().err
     assert world.run("a", "b", "--within", "10m") == 2
     assert "fewer than 4 blocks of 4 cycles fit into 10 min" in capsys.readouterr().err
     assert world.run("a", "b", "--within", "8h", "--plan") == 0
