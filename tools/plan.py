@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
     if not config.runs:
         for text in unread:
             warn(text)
-        raise CommandError(f"{args.file}: benchmarks: this file has no benchmark of cbt-plugins")
+        text = "benchmarks: this file has no benchmark of cbt-plugins"
+        raise CommandError(f"{args.file}: {text}{_faults_beside(config)}")
     lines = [*_lines(config, live, unread, table_width(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
     print_results(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
@@ -86,6 +87,16 @@ def run(args: argparse.Namespace) -> int:
     for text in errors:
         say("Error", text, FAILED)
     return FAILED if errors else OK
+
+
+def _faults_beside(config: Config) -> str:
+    """Return what shows the faults of a file that has only the profile `faults` of ours; "" without the profile."""
+    profiles = config.data.get("monitoring_profiles")
+    profile = profiles.get("faults") if isinstance(profiles, dict) else None
+    if not isinstance(profile, dict) or "file" not in profile:
+        return ""
+    command = f"cbt-tools inject --dry-run --cluster {config.file} --archive FOLDER {profile['file']}"
+    return f"; `{command}` shows the faults of its profile `faults`"
 
 
 def _unread_by_cbt(source: YamlSource) -> List[str]:

@@ -306,8 +306,17 @@ def test_all_errors_go_to_stderr_and_the_status_is_2(
 def test_a_file_without_a_benchmark_of_ours_has_no_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", str(write(tmp_path, "cluster: {}\nbenchmarks: {radosbench: {}}\n"))]) == 2
-    assert "no benchmark of cbt-plugins" in capsys.readouterr().err
+    text = "cluster: {}\nbenchmarks: {radosbench: {}}\n"
+    assert main(["plan", str(write(tmp_path, text))]) == 2
+    assert capsys.readouterr().err.endswith("this file has no benchmark of cbt-plugins\n")
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("events: [{at: 0s, fault: {label: a, kind: stop, osds: [1]}}]\n")
+    text = "cluster: {user: u, head: n0, clients: [n1], osds: [n2], mons: [n0], iterations: 1}\n"
+    text += f"benchmarks: {{radosbench: {{}}}}\nmonitoring_profiles: {{faults: {{file: {faults}}}}}\n"
+    file = write(tmp_path, text)
+    assert main(["plan", str(file)]) == 2
+    command = f"cbt-tools inject --dry-run --cluster {file} --archive FOLDER {faults}"
+    assert f"no benchmark of cbt-plugins; `{command}` shows the faults" in capsys.readouterr().err
 
 
 def test_it_loads_neither_cbt_nor_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
