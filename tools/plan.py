@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _faults_beside(config: Config) -> str:
-    """Return what shows the faults of a file that has only the profile `faults` of ours; "" without the profile."""
+    """Return the command that shows the faults of the profile `faults`, as the end of an error; "" without it."""
     profiles = config.data.get("monitoring_profiles")
     profile = profiles.get("faults") if isinstance(profiles, dict) else None
     if not isinstance(profile, dict) or "file" not in profile:

@@ -8,6 +8,7 @@ from typing import Iterator, List, Sequence
 from cbt_plugins.campaigns.schedule import Schedule
 from cbt_plugins.compare.allowance import names_phase
 from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.units import format_percent
 from cbt_plugins.metrics import METRICS, MetricSource
 from cbt_plugins.plan import Phase
 
@@ -27,7 +28,7 @@ def _unequal_loads(phases: Sequence[Phase], keys: Sequence[str]) -> Iterator[str
     shares = [phase.rate_share for phase in phases if phase.failure and phase.rate_share]
     if shares and (not keys or any(map(_is_of_failures, keys))):
         text = "gives each cycle another load, and the keys are of failures: give a number of requests, such as 400/s"
-        yield f"resilience.rate: {shares[0]:.0%} {text}"
+        yield f"resilience.rate: {format_percent(shares[0])} {text}"
 
 
 def _unknown_phases(phases: Sequence[Phase], keys: Sequence[str]) -> Iterator[str]:

@@ -261,7 +261,6 @@ SIZE_BY_HAND = re.compile(r"\}[KMGTP]i?B\b")
 #: who needs the spelling of files, `64KiB`: the schema, messages about values of a file, and defaults of options
 FILES_OF_SIZE = {
     "cbt_plugins.config.units",
-    "cbt_plugins.config.schema",
     "cbt_plugins.config.converters.elbencho",
     "cbt_plugins.benchmarks.by_size",
     "cbt_plugins.tools.size",
