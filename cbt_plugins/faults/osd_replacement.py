@@ -53,6 +53,7 @@ def undo_commands(
         "service": service_id,
         "weight": scene.facts.tree[osd].get("crush_weight", 0),
         "location": _location(scene, osd),
+        "device_class": scene.facts.tree[osd].get("device_class", ""),
     }
     words = (scene.ceph.command, json.dumps(plan))
     remove, create = (agent(verb, *words, program=_AGENT) for verb in ("remove", "create"))
@@ -134,9 +135,9 @@ def _volumes(scene: Scene, node: str, osd: int, folder: str) -> Dict[str, str]:
     """Return part of an OSD ("block", "db", "wal") -> VG/LV. Raises FaultError for an OSD of another shape."""
     where, uuid = f"{node}: osd.{osd}", scene.facts.osds[osd]["uuid"]
     listing = f"[ -d {folder} ] && lvs --reportformat json -o vg_name,lv_name,lv_tags || echo none"
-    reply = scene.ask(node, listing, root=True)
-    if reply.strip() == "none":
-        raise FaultError(f"{where} has no folder {folder}, or lvs does not run on {node}")
+    reply = scene.ask(node, listing, root=True).strip()
+    if reply.endswith("none"):  # lvs may fail after it has listed volumes
+        raise FaultError(f"{where} has no folder {folder}, or lvs fails on {node}")
     volumes: Dict[str, str] = {}
     block: Dict[str, str] = {}
     for row in json.loads(reply)["report"][0]["lv"]:

@@ -1,8 +1,9 @@
 """Creates an OSD again in the place of a destroyed one, through cephadm's orchestrator; on the head.
 
 Standard library only (Python 3.6 and newer). CEPH is the command line of `ceph`; PLAN is a JSON object with `osd`,
-`host` (of the orchestrator), `bucket` (of the host in CRUSH), `devices` and `service` (of the new OSD), and `weight`
-and `location` (in CRUSH). Each verb may run any number of times, and does nothing to an OSD that was not destroyed.
+`host` (of the orchestrator), `bucket` (of the host in CRUSH), `devices` and `service` (of the new OSD), and `weight`,
+`location` and `device_class` (in CRUSH). Each verb may run any number of times, also after it was broken off, and does
+nothing to an OSD that was not destroyed.
 
     remove CEPH PLAN    remove the daemon of the destroyed OSD from its host
     create CEPH PLAN    create the OSD on its devices, which are clear, under its number
@@ -40,10 +41,16 @@ def parse(reply):
     return json.loads(reply) if reply.lstrip()[:1] in ("[", "{") else []
 
 
+def osd_entry(ceph, osd):
+    """Return the entry of an OSD in the map; None if the map does not have it."""
+    entries = json.loads(run_ceph(ceph, "osd", "dump", "--format", "json"))["osds"]
+    return next((entry for entry in entries if entry["osd"] == osd), None)
+
+
 def osd_state(ceph, osd):
     """Return the state of an OSD in the map, such as ["exists", "up"]; None if the map does not have it."""
-    entries = json.loads(run_ceph(ceph, "osd", "dump", "--format", "json"))["osds"]
-    return next((entry["state"] for entry in entries if entry["osd"] == osd), None)
+    entry = osd_entry(ceph, osd)
+    return entry and entry["state"]
 
 
 def is_destroyed(ceph, osd):
@@ -68,9 +75,13 @@ def await_no_daemon(ceph, plan):
     return True
 
 
-def destroyed_osds(ceph, bucket):
+def destroyed_tree(ceph):
+    """Return the nodes of CRUSH that are destroyed OSDs or hold them."""
+    return json.loads(run_ceph(ceph, "osd", "tree", "destroyed", "--format", "json"))["nodes"]
+
+
+def destroyed_osds(nodes, bucket):
     """Return the destroyed OSDs of a host in CRUSH: the orchestrator uses their numbers for its next OSDs there."""
-    nodes = json.loads(run_ceph(ceph, "osd", "tree", "destroyed", "--format", "json"))["nodes"]
     return [osd for node in nodes if node["type"] == "host" and node["name"] == bucket for osd in node["children"]]
 
 
@@ -91,22 +102,53 @@ def renew_inventory(ceph, host):
         time.sleep(PAUSE)
 
 
-def destroy_again(ceph, plan):
-    """Bring back the destroyed OSD that ceph-volume has removed from the map, because it could not create it."""
-    osd = str(plan["osd"])
-    run_ceph(ceph, "osd", "new", str(uuid.uuid4()), osd)
-    run_ceph(ceph, "osd", "destroy", osd, "--yes-i-really-mean-it")
-    run_ceph(ceph, "osd", "crush", "add", "osd." + osd, "%g" % plan["weight"], *plan["location"])
+def placeholder(osd):
+    """Return the UUID of an OSD that is in the map only to be destroyed; ceph-volume has not seen it."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, "osd.%d.cbt-plugins" % osd))
+
+
+def place(ceph, plan):
+    """Put the destroyed OSD where it was in CRUSH; it is not there if ceph-volume has removed it from the map."""
+    osd, device_class = plan["osd"], plan.get("device_class")  # a plan of an earlier version has no class
+    if osd not in destroyed_osds(destroyed_tree(ceph), plan["bucket"]) and is_destroyed(ceph, osd):
+        run_ceph(ceph, "osd", "crush", "add", "osd.%d" % osd, "%g" % plan["weight"], *plan["location"])
+    if device_class and any(node["id"] == osd and not node.get("device_class") for node in destroyed_tree(ceph)):
+        run_ceph(ceph, "osd", "crush", "set-device-class", device_class, "osd.%d" % osd)
+
+
+def await_daemon(ceph, plan):
+    """Wait until an OSD in the map has started before, or has a daemon. False: too late."""
+    end = time.monotonic() + LIMIT
+    while "new" in (osd_state(ceph, plan["osd"]) or ()) and not has_daemon(ceph, plan):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(PAUSE)
+    return True
 
 
 def finish(ceph, plan):
-    """Start the daemon of an OSD that is in the map since its creation was cut short, when nobody else does."""
-    osd, end = plan["osd"], time.monotonic() + LIMIT
-    while "new" in (osd_state(ceph, osd) or ()) and not has_daemon(ceph, plan):
-        if time.monotonic() >= end:
-            run_ceph(ceph, "cephadm", "osd", "activate", plan["host"])
-            return
-        time.sleep(PAUSE)
+    """Start the daemon of an OSD that is in the map since its creation was cut short, when nobody else does.
+
+    False: it has no daemon nevertheless.
+    """
+    if await_daemon(ceph, plan):
+        return True
+    run_ceph(ceph, "cephadm", "osd", "activate", plan["host"])
+    return await_daemon(ceph, plan)
+
+
+def must_be_created(ceph, plan):
+    """Return whether the OSD is destroyed; an OSD that only the map has is destroyed first."""
+    osd = plan["osd"]
+    entry = osd_entry(ceph, osd)
+    if entry is None:  # ceph-volume has removed it, because it could not create it
+        run_ceph(ceph, "osd", "new", placeholder(osd), str(osd))
+    elif "destroyed" in entry["state"]:
+        return True
+    elif entry.get("uuid") != placeholder(osd) and finish(ceph, plan):
+        return False
+    run_ceph(ceph, "osd", "destroy", str(osd), "--yes-i-really-mean-it")
+    return True
 
 
 def add(ceph, plan, service):
@@ -118,15 +160,12 @@ def add(ceph, plan, service):
 
 def create(ceph, plan):
     osd, service = plan["osd"], plan["service"]
-    state = osd_state(ceph, osd)
-    if state is None:
-        destroy_again(ceph, plan)
-    elif "destroyed" not in state:
-        finish(ceph, plan)
+    if not must_be_created(ceph, plan):
         return
     if not await_no_daemon(ceph, plan):
         raise ReplacementError("osd.%d: the orchestrator has not removed the daemon of the destroyed OSD yet" % osd)
-    destroyed = destroyed_osds(ceph, plan["bucket"])
+    place(ceph, plan)
+    destroyed = destroyed_osds(destroyed_tree(ceph), plan["bucket"])
     if destroyed != [osd] and is_destroyed(ceph, osd):
         text = "%s has the destroyed OSDs %s, and the orchestrator would use any of these numbers"
         raise ReplacementError(text % (plan["bucket"], ", ".join(map(str, destroyed)) or "none"))
@@ -138,8 +177,10 @@ def create(ceph, plan):
         if is_destroyed(ceph, osd):
             reply = add(ceph, plan, name)
     if "destroyed" in (osd_state(ceph, osd) or ["destroyed"]):  # ceph-volume removes an OSD that it could not create
-        raise ReplacementError("osd.%d: ceph orch daemon add osd: %s" % (osd, reply.splitlines()[-1]))
-    finish(ceph, plan)
+        text = "ceph orch daemon add osd: " + reply.splitlines()[-1] if reply else "its service could not create it"
+        raise ReplacementError("osd.%d: %s" % (osd, text))
+    if not finish(ceph, plan):
+        raise ReplacementError("osd.%d: no daemon after ceph cephadm osd activate %s" % (osd, plan["host"]))
 
 
 def main(verb, ceph, text):

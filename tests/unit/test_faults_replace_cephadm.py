@@ -17,7 +17,6 @@ from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.faults import replacement_agent
 from cbt_plugins.faults.cluster_facts import Facts, osd_names
 from cbt_plugins.faults.kind import make
-from cbt_plugins.faults.node_shell import script_text
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
@@ -93,6 +92,7 @@ def test_the_osd_is_destroyed_at_once_and_made_by_the_orchestrator() -> None:
         "devices": [["data_devices", "/dev/vg/osd-block-3"], ["db_devices", "/dev/fast/db-3"]],
         "service": "disks",
         "location": ["host=node4", "root=default"],
+        "device_class": "hdd",
     }
     assert any("action=settled;" in check.text for check in planned.checks)
 
@@ -125,6 +125,7 @@ REFUSALS: Dict[str, Any] = {
     },
     "its host node4 has the status offline, and": {"host": {"hostname": "node4", "labels": [], "status": "Offline"}},
     "node4: osd.3 has no folder /var/lib/ceph/": {"listing": "none\n"},
+    "or lvs fails on node4": {"listing": json.dumps({"report": [{"lv": [BLOCK]}]}) + "\nnone\n"},
     "node4: osd.3 has no logical volume with its data; the orchestrator creates only": {"volumes": [DB]},
     "uses /dev/sdd1, which is not on LVM": {
         "volumes": [{**BLOCK, "lv_tags": f"{BLOCK['lv_tags']},ceph.db_device=/dev/sdd1"}]
@@ -180,15 +181,21 @@ class Orchestrator:
         self.makes_first = False  # the OSD, by its service
         self.shows = 0  # so many times, although it is removed
         self.looks, self.refreshes, self.refreshed = 0, 0, True
+        self.device_class, self.uuid, self.activates = "ssd", "", True
+        self.fails = ""  # the beginning of the order that fails once
 
     def up(self) -> None:
         self.state, self.daemon = ["exists", "new", "up"], True
 
+    def purge(self) -> None:
+        """Do what ceph-volume does with an OSD that it could not create."""
+        self.state, self.destroyed, self.device_class = None, [], ""
+
     def __call__(self, ceph: str, *words: str) -> str:
         line = " ".join(words)
         if line.startswith("osd dump"):
-            osds = [{"osd": 0, "state": ["exists", "up"]}] + ([{"osd": 3, "state": self.state}] if self.state else [])
-            return json.dumps({"osds": osds})
+            entry = {"osd": 3, "state": self.state, "uuid": self.uuid}
+            return json.dumps({"osds": [{"osd": 0, "state": ["exists", "up"]}] + ([entry] if self.state else [])})
         if line.startswith("orch ps"):
             assert line.startswith("orch ps node4 "), "every host of the cluster would list its daemons"
             self.shows -= 1 if self.shows and not self.daemon else 0
@@ -197,23 +204,32 @@ class Orchestrator:
             if self.makes_first:
                 self.up()
                 self.destroyed = []
-            return json.dumps({"nodes": [{"type": "host", "name": "node4", "children": self.destroyed}]})
+            osds = [{"type": "osd", "id": osd, "device_class": self.device_class} for osd in self.destroyed]
+            host = {"type": "host", "id": -2, "name": "node4", "children": self.destroyed}
+            return json.dumps({"nodes": [host, *osds]})
         if line.startswith("orch device ls"):
             self.refreshes += "--refresh" in words
             self.looks += self.refreshed
             device = {"path": "/dev/sdb", "created": f"look {self.looks}"}
             return json.dumps([{"name": "node4", "devices": [device]}])
+        if self.fails and line.startswith(self.fails):
+            self.fails = ""
+            raise replacement_agent.ReplacementError(line)
         self.orders.append(line)
         if line.startswith("orch daemon rm"):
             self.daemon = False
         elif line.startswith("osd new"):
-            self.state = ["exists", "new"]
+            self.state, self.uuid = ["exists", "new"], words[2]
         elif line.startswith("osd destroy"):
-            self.state = ["destroyed", "exists"]
+            self.state, self.uuid = ["destroyed", "exists"], ""
+        elif line.startswith("osd crush add"):
+            self.destroyed = [3]
+        elif line.startswith("osd crush set-device-class"):
+            self.device_class = words[3]
         elif line.startswith("orch daemon add osd"):
             self.makes(words[-1])
             return "Created osd(s) 3 on host 'node4'" if "up" in (self.state or ()) else ""
-        elif line.startswith("cephadm osd activate"):
+        elif line.startswith("cephadm osd activate") and self.activates:
             self.up()
         return ""
 
@@ -226,6 +242,7 @@ PLAN = {
     "service": "disks",
     "weight": 0.5,
     "location": ["host=node4", "root=default"],
+    "device_class": "ssd",
 }
 ORDER = "orch daemon add osd node4:data_devices=/dev/vg/lv,db_devices=/dev/fast/db"
 
@@ -331,6 +348,14 @@ def test_an_osd_that_cannot_be_made_says_so(orchestrator: Orchestrator) -> None:
         run("create")
 
 
+def test_a_service_that_cannot_make_the_osd_says_so(orchestrator: Orchestrator) -> None:
+    """Its ceph-volume has removed the OSD from the map before the orchestrator got an order."""
+    orchestrator.daemon, orchestrator.makes_first, orchestrator.up = False, True, orchestrator.purge  # type: ignore
+    with pytest.raises(replacement_agent.ReplacementError, match=r"osd\.3: its service could not create it"):
+        run("create")
+    assert orchestrator.orders == []
+
+
 def test_no_further_osd_is_made_after_one_that_ceph_volume_has_removed(orchestrator: Orchestrator) -> None:
     """It would get another number: the map has no destroyed OSD any more."""
 
@@ -343,16 +368,51 @@ def test_no_further_osd_is_made_after_one_that_ceph_volume_has_removed(orchestra
     assert orchestrator.orders == [f"{ORDER},service_id=disks"]
 
 
-def test_an_osd_that_ceph_volume_has_removed_is_destroyed_again(orchestrator: Orchestrator) -> None:
-    orchestrator.daemon, orchestrator.state = False, None
+DESTROYED_AGAIN = [
+    "osd destroy 3 --yes-i-really-mean-it",
+    "osd crush add osd.3 0.5 host=node4 root=default",
+    "osd crush set-device-class ssd osd.3",
+    ORDER,
+]
+
+
+@pytest.mark.parametrize("fails", ["", "osd new", "osd destroy", "osd crush add", "osd crush set"])
+def test_an_osd_that_ceph_volume_has_removed_is_destroyed_again(fails: str, orchestrator: Orchestrator) -> None:
+    """Also when the undo is broken off between two of the commands."""
+    orchestrator.daemon, orchestrator.fails = False, fails
+    orchestrator.purge()
+    if fails:
+        with pytest.raises(replacement_agent.ReplacementError):
+            run("create", service="")
     run("create", service="")
     new, *orders = orchestrator.orders
     assert new.startswith("osd new ") and new.endswith(" 3")
-    assert orders == [
-        "osd destroy 3 --yes-i-really-mean-it",
-        "osd crush add osd.3 0.5 host=node4 root=default",
-        ORDER,
-    ]
+    assert orders == DESTROYED_AGAIN
+
+
+def test_a_plan_of_an_earlier_version_has_no_device_class(orchestrator: Orchestrator) -> None:
+    orchestrator.daemon = False
+    orchestrator.purge()
+    plan = {key: value for key, value in PLAN.items() if key != "device_class"}
+    replacement_agent.main("create", "ceph", json.dumps({**plan, "service": ""}))
+    assert orchestrator.orders[1:] == [DESTROYED_AGAIN[0], DESTROYED_AGAIN[1], ORDER]
+
+
+def test_an_osd_that_cannot_be_activated_is_created_anew(orchestrator: Orchestrator) -> None:
+    """As when the host was lost after ceph-volume had put the OSD into the map."""
+    orchestrator.daemon, orchestrator.state, orchestrator.uuid = False, ["exists", "new"], "of ceph-volume"
+    orchestrator.activates = False
+    run("create", service="")
+    assert orchestrator.orders == ["cephadm osd activate node4", DESTROYED_AGAIN[0], ORDER]
+
+
+def test_an_osd_that_has_no_daemon_after_its_creation_says_so(orchestrator: Orchestrator) -> None:
+    def make_no_daemon(argument: str) -> None:
+        orchestrator.state = ["exists", "new"]
+
+    orchestrator.daemon, orchestrator.activates, orchestrator.makes = False, False, make_no_daemon
+    with pytest.raises(replacement_agent.ReplacementError, match="no daemon after ceph cephadm osd activate node4"):
+        run("create", service="")
 
 
 def test_a_creation_that_was_cut_short_is_finished(orchestrator: Orchestrator) -> None:
@@ -372,76 +432,3 @@ def test_the_agent_runs_ceph(tmp_path: Path) -> None:
     assert replacement_agent.run_ceph(f"{ceph} -c 'a b'", "osd", "d ump") == "-c|a b|osd|d ump|"
     with pytest.raises(replacement_agent.ReplacementError, match=r"^ceph bad x: no such$"):
         replacement_agent.run_ceph(f"{ceph} -c c", "bad", "x")
-
-
-# ---- the undo on the node ----
-
-#: tags of volumes are in files of the folder `tags`
-_LVS = 'for v; do :; done; cat "{0}/tags/${{v##*/}}" 2>/dev/null || {{ echo no volume >&2; exit 5; }}'
-_LVCHANGE = 'echo "lvchange $*" >> {0}/orders; for v; do :; done; echo > "{0}/tags/${{v##*/}}"'
-_WIPEFS = 'echo "wipefs $*" >> {0}/orders; [ ! -e {0}/busy ]'
-_DD = 'echo "dd $*" >> {0}/orders; case "$*" in *seek=10240*) exit 1 ;; esac'
-
-
-class Node:
-    """A node with stand-ins of LVM's programs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        programs = {"lvs": _LVS, "lvchange": _LVCHANGE, "wipefs": _WIPEFS, "dd": _DD}
-        for name, text in programs.items():
-            (folder / name).write_text(f"#!/bin/sh\n{text.format(folder)}\n")
-            (folder / name).chmod(0o755)
-        (folder / "tags").mkdir()
-        (folder / "orders").touch()
-        self.tag("lv", f"  {TAGS},ceph.type=block,of-the-user\n")
-
-    def tag(self, volume: str, tags: str) -> None:
-        (self.folder / "tags" / volume).write_text(tags)
-
-    def clear(self, *volumes: str) -> subprocess.CompletedProcess[str]:
-        values = {"folder": self.folder / "osd.3", "osd_fsid": UUID, "volumes": " ".join(volumes)}
-        line = ["sh", "-c", script_text("clear_volumes", **values)]
-        path = {"PATH": f"{self.folder}:/usr/bin:/bin"}
-        return subprocess.run(line, env=path, capture_output=True, text=True, check=False)
-
-    @property
-    def orders(self) -> List[str]:
-        return (self.folder / "orders").read_text().splitlines()
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
-
-
-def test_volumes_are_cleared_once_and_lose_their_tags_last(node: Node) -> None:
-    assert node.clear("vg/lv").returncode == 0
-    wipe, *zeros, change = node.orders
-    assert wipe == "wipefs --all --quiet /dev/vg/lv"
-    places = [order.partition("seek=")[2].split(" conv")[0] for order in zeros]
-    assert places == ["0 count=10", "1024 count=1", "10240 count=1"]
-    tags = f"--deltag {TAGS.replace(',', ' --deltag ')} --deltag ceph.type=block"
-    assert change == f"lvchange --quiet {tags} vg/lv"
-    assert node.clear("vg/lv").returncode == 0 and len(node.orders) == 5
-
-
-def test_nothing_is_cleared_while_cephadm_has_the_daemon(node: Node) -> None:
-    (node.folder / "osd.3").mkdir()
-    assert node.clear("vg/lv").returncode == 0 and node.orders == []
-
-
-def test_a_volume_of_another_osd_is_not_cleared(node: Node) -> None:
-    node.tag("lv", f"  {TAGS.replace(UUID, 'a-new-one')}\n")
-    assert node.clear("vg/lv").returncode == 0 and node.orders == []
-
-
-def test_a_busy_volume_keeps_its_tags(node: Node) -> None:
-    (node.folder / "busy").touch()
-    assert node.clear("vg/lv").returncode == 1 and node.orders == ["wipefs --all --quiet /dev/vg/lv"]
-
-
-def test_a_volume_that_is_gone_does_not_keep_others(node: Node) -> None:
-    done = node.clear("vg/gone", "vg/lv")
-    assert (done.returncode, done.stderr) == (5, "no volume\n")
-    assert node.orders[-1].startswith("lvchange ")
