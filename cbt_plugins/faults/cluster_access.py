@@ -105,7 +105,11 @@ def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:
 
 
 def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
-    """Write the cluster.json of a run. `fsid`: the ID of the cluster, "" if it is unknown."""
+    """Write the cluster.json of a run. `fsid`: the ID of the cluster, "" if it is unknown.
+
+    It has the present way, too: a later version may build other commands from the same sections.
+    """
+    ways = dict.fromkeys([*access.former, Way.of(access.ceph)])
     document = {
         "version": ARCHIVE_VERSION,
         "run_id": access.run_id,
@@ -113,7 +117,7 @@ def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
         "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
         **({} if access.admin else {"admin": False}),
         **({"fsid": fsid} if fsid else {}),
-        **({"former": [list(way) for way in access.former]} if access.former else {}),
+        "former": [list(way) for way in ways],
     }
     write_json(folder / FILE, {**document, "seal": undo_seal.of(document)})
 

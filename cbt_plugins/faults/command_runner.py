@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -29,6 +31,12 @@ class Way(NamedTuple):
     def of(cls, ceph: Ceph) -> Way:
         """Return the way of a connection."""
         return cls(ceph.head, ceph.command, ceph.admin)
+
+    def forms(self) -> Iterator[str]:
+        """Yield each command as it stands in recorded commands: inside a word of a shell, as a word, and alone."""
+        for command in (self.ceph, self.admin):
+            inside = shlex.quote(f"{command} ")[1:-2]  # text without a space might get no quotes
+            yield from (inside, shlex.quote(command), command)
 
 
 #: exit statuses of commands that may not have begun: no connection, or cut short
@@ -147,13 +155,19 @@ class Runner:
         return list(dict.fromkeys(names))
 
     def for_present_head(self, command: Command) -> Command:
-        now, text, replaced = Way.of(self._ceph), command.text, False
-        for name in () if command.root else ("admin", "ceph"):
-            command_forms = [getattr(way, name) for way in (now, *self._former) if way.head == command.node]
-            matching_forms = [form for form in command_forms if form in text]
-            if matching_forms:  # one command may be a part of another, such as `ceph` of `sudo ceph`
-                text, replaced = text.replace(max(matching_forms, key=len), getattr(now, name)), True
-        return replace(command, node=now.head, text=text) if replaced else command
+        """Return a command for the present head; a command that no former way to the cluster is part of stays as is."""
+        now = Way.of(self._ceph)
+        present_forms = {
+            form: present
+            for way in (*self._former, now)
+            if way.head == command.node and not command.root
+            for form, present in zip(way.forms(), now.forms())
+        }
+        # one command may be a part of another, such as `ceph` of `sudo ceph`
+        pattern = "|".join(re.escape(form) for form in sorted(present_forms, key=len, reverse=True))
+        if not pattern or not re.search(pattern, command.text):
+            return command
+        return replace(command, node=now.head, text=re.sub(pattern, lambda m: present_forms[m[0]], command.text))
 
     def _ask(self, check: Check, limit: Optional[float] = None) -> Result:
         command = self.for_present_head(Command(check.node, check.text, limit or self.limits.quick, check.root))

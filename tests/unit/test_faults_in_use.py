@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector, mark_of, part
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import ClusterAccess, FaultError, Injector, cluster_access
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, cluster_access, undo_seal
+from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.cluster_lock import Hold
 from cbt_plugins.faults.command_runner import Runner, Way
+from cbt_plugins.faults.node_shell import agent
 from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.service_managers import orchestrate
 from cbt_plugins.faults.step import Command
+from cbt_plugins.journal import write_json
 from cbt_plugins.plan import Fault, Settings
 
 STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
@@ -199,6 +204,52 @@ def test_another_command_on_the_same_head_is_taken_once(
         command = Command("node0", f"{recorded.admin} gc list; {recorded.command} osd unset noscrub")
         shown = runner.for_present_head(command)
         assert str(shown) == f"node0: {now.admin} gc list; {now.command} osd unset noscrub"
+
+
+CONF_WITH_SPACE = {"conf_file": "/etc/ceph/x y.conf"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"ceph": "cephadm"}, {"ceph": "cephadm"}),
+        (CONF_WITH_SPACE, CONF_WITH_SPACE),
+        ({}, {"ceph": "cephadm"}),
+        ({"ceph": "cephadm"}, {}),
+    ],
+)
+def test_a_quoted_command_is_for_the_present_head(
+    world: Connections, before: Dict[str, str], after: Dict[str, str]
+) -> None:
+    """As in the texts for cephadm's orchestrator, whose programs get the command as one of their words."""
+    remote: Any = world
+    was, now = (Ceph(remote, {**CLUSTER, **keys}) for keys in (before, {**after, "head": "node9"}))
+    runner = Runner(now, "r", ClusterLimits(), [Way.of(was)])
+
+    def commands(ceph: Ceph) -> List[Command]:
+        start = orchestrate("start", ceph.command, "f-0", osd_names([1]), 1.0)
+        create = agent("create", ceph.command, "{}", program="replacement_agent")
+        texts = [start, create, f"{ceph.command} osd in 1", f"sh -c {shlex.quote(ceph.command + ' osd in 1')}"]
+        return [Command(ceph.head, text) for text in texts]
+
+    recorded, present = commands(was)[: 4 if "ceph" in before else 3], commands(now)
+    assert [runner.for_present_head(command) for command in recorded] == present[: len(recorded)]
+    elsewhere = Command("node1", recorded[0].text)
+    assert runner.for_present_head(elsewhere) == elsewhere
+
+
+def test_the_folder_keeps_the_commands_of_its_version(tmp_path: Path, world: Connections) -> None:
+    """A later version may build other commands from the same `cluster:`."""
+    ready(tmp_path, world).close()
+    document = json.loads((tmp_path / cluster_access.FILE).read_text())
+    (way,) = document["former"]
+    del document["seal"]
+    document["former"] = [[way[0], "ceph of an earlier version", way[2]]]
+    write_json(tmp_path / cluster_access.FILE, {**document, "seal": undo_seal.of(document)})
+    reached = cluster_access.ensure(tmp_path, cluster_access.read(tmp_path), ClusterLimits(), False)
+    runner = Runner(reached.ceph, "r1", ClusterLimits(), reached.former)
+    shown = runner.for_present_head(Command(way[0], "ceph of an earlier version osd in 1"))
+    assert str(shown) == "node0: ceph -c /etc/ceph/ceph.conf osd in 1"
 
 
 def test_a_command_on_a_node_that_was_the_head_stays_there(tmp_path: Path) -> None:
