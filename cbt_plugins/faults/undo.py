@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.fan_out import Pending, ask_at_once
 from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
@@ -24,7 +25,6 @@ from cbt_plugins.polling import Clock, wait_until
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Event = Callable[..., None]
 
 #: seconds for all questions before an undo whether its faults are still in force; they delay the undo by no more
@@ -119,22 +119,21 @@ class Undoer:
         return None
 
     def _undo_lot(self, lot: Sequence[UndoRecord]) -> List[Optional[str]]:
-        """Undo steps at the same time; return for each None when the cluster is as before, else the difference."""
-        attempts = ask_at_once(*(partial(_safely, record, partial(self._begin, record)) for record in lot))
-        whys: Dict[str, Optional[str]] = {}  # of the steps whose undo has ended
+        """Undo steps at the same time; return for each None when the cluster is as before, else the difference.
 
-        def all_over() -> bool:
-            for record, attempt in zip(lot, attempts):
-                if record.id not in whys:
-                    over = attempt if isinstance(attempt, str) else _safely(record, attempt.is_over)
-                    if over is True:
-                        whys[record.id] = _safely(record, partial(self._close, record, attempt))
-                    elif over:
-                        whys[record.id] = over
-            return len(whys) == len(lot)
+        Each step has a thread: a node that does not answer delays no other. After an interrupt these threads end.
+        """
+        aborted = threading.Event()
+        try:
+            undo = partial(self._undo_step, aborted=aborted)
+            return ask_at_once(*(partial(_safely, record, partial(undo, record)) for record in lot))
+        finally:
+            aborted.set()
 
-        wait_until(all_over, math.inf, self._limits.pause, clock=self._clock)
-        return [whys[record.id] for record in lot]
+    def _undo_step(self, record: UndoRecord, aborted: threading.Event) -> Optional[str]:
+        attempt = self._begin(record)
+        wait_until(lambda: aborted.is_set() or attempt.is_over(), math.inf, self._limits.pause, clock=self._clock)
+        return "aborted" if aborted.is_set() else self._close(record, attempt)
 
     def _begin(self, record: UndoRecord) -> _Attempt:
         self._note("undo", record)
@@ -173,7 +172,7 @@ def _lots(records: Sequence[UndoRecord]) -> Iterator[List[UndoRecord]]:
         yield from lots(list(of_label), lambda record: record.step)
 
 
-def _safely(record: UndoRecord, action: Callable[[], T]) -> Union[T, str]:
+def _safely(record: UndoRecord, action: Callable[[], Optional[str]]) -> Optional[str]:
     """Return the result of an action, or the text of its error, which is a bug: the other steps must be undone."""
     try:
         return action()

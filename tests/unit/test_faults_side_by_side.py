@@ -6,6 +6,7 @@ import itertools
 import threading
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any, Dict, List
 
 import pytest
@@ -37,6 +38,15 @@ class Meeting(Connections):
                 barrier.wait(60)
         with self._turn:
             return super().run(nodes, command, timeout, check)
+
+
+class FirstMeeting(Meeting):
+    """The first commands of two nodes with the text wait for each other, the later ones for none."""
+
+    def run(self, nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if len(self.met) == len(self._barriers):
+            self._barriers = {}
+        return super().run(nodes, command, timeout, check)
 
 
 def step(node: str, side_by_side: bool = True, orders: str = "") -> Step:
@@ -114,7 +124,7 @@ def test_a_node_that_stays_down_keeps_no_other_from_its_undo(tmp_path: Path) -> 
 def test_two_nodes_that_stay_down_are_waited_for_as_long_as_one(tmp_path: Path) -> None:
     waits = []
     for failing in (["systemctl start ceph-osd@1"], ["systemctl start ceph-osd@1", "systemctl start ceph-osd@0"]):
-        world, time = Connections(), Time()
+        world, time = FirstMeeting("systemctl start"), Time()
         folder = tmp_path / str(len(failing))
         folder.mkdir()
         made = injector(folder, world, time=time)
@@ -123,7 +133,56 @@ def test_two_nodes_that_stay_down_are_waited_for_as_long_as_one(tmp_path: Path) 
         world.fail, begun = failing, time.now
         assert len(made.undo(["pair"])) == len(failing)
         waits.append(time.now - begun)
-    assert waits[0] == waits[1] > 60
+    assert 60 < waits[1] < 1.5 * waits[0]  # both threads move the clock on
+
+
+def test_a_node_that_does_not_answer_delays_no_other(tmp_path: Path) -> None:
+    """The first start on node1 is lost; the second one is sent while the start on node2 hangs."""
+    world, starts, second_start, was_sent = Meeting(), [], threading.Event(), []
+    play = world.run
+
+    def hang(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "systemctl start" in command and nodes == ["node1"]:
+            starts.append(command)
+            if len(starts) == 1:
+                return {"node1": Result("", "No route to host", 255)}
+            second_start.set()
+        elif "systemctl start" in command:
+            was_sent.append(second_start.wait(20))
+        return play(nodes, command, timeout, check)
+
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.inject(PAIR)
+    world.run = hang  # type: ignore[method-assign]
+    assert made.undo(["pair"]) == []
+    assert was_sent and all(was_sent)
+    assert world.differences() == set()
+
+
+class RealPauses(Time):
+    """A clock that stands, with short pauses."""
+
+    def _sleep(self, seconds: float) -> None:
+        sleep(0.01)
+
+
+def test_an_interrupt_ends_the_undo_of_both_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the third signal: nothing is sent afterwards, and both steps stay open."""
+    world, started = Meeting(), threading.active_count()
+
+    def interrupted(pending: Pending[Any]) -> None:
+        raise KeyboardInterrupt
+
+    made = injector(tmp_path, world, time=RealPauses())
+    made.acquire()
+    made.inject(PAIR)
+    world.fail = ["systemctl start"]
+    monkeypatch.setattr(Pending, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.undo(["pair"])
+    wait_for(lambda: threading.active_count() <= started, "the threads")
+    assert {record.step.node for record in open_steps_in(tmp_path)} == {"node1", "node2"}
 
 
 @pytest.mark.parametrize("how", ["before", "after", "late"])
