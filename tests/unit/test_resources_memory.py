@@ -114,6 +114,15 @@ def test_a_pod_that_ends_with_its_daemon(tmp_path: Path, boot: str, kills: int) 
     assert daemon["restarts"] == 1 and daemon["oom_kills"] == kills
 
 
+def test_a_kill_long_after_the_end_of_a_pod_is_of_another_process(tmp_path: Path) -> None:
+    """A fault has stopped the OSD for ten minutes; no monitor saw the machine in between."""
+    pod = ("osd", "0", 1.0, 100)
+    sampled(tmp_path, Made([pod], boot="machine1", pidns="pid:[1]"), kills={5: 4, 8: 4}, seconds=8)
+    sampled(tmp_path, Made([pod], boot="machine1", pidns="pid:[2]"), kills={605: 5}, seconds=8, begin=600)
+    (daemon,) = usage_of(tmp_path, 610.0)["daemons"]
+    assert daemon["restarts"] == 1 and daemon["oom_kills"] == 0
+
+
 def test_a_new_connection_to_the_same_process_is_no_end(tmp_path: Path) -> None:
     sampled(tmp_path, Made([("osd", "0", 1.0, 100, -100, 99)]), kills={5: 4}, seconds=8)
     sampled(tmp_path, Made([("osd", "0", 1.0, 100, -112, 99)]), kills={17: 5}, seconds=8, begin=12)

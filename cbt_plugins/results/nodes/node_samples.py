@@ -137,6 +137,8 @@ class InterfaceSamples:
 
 #: seconds that a process may take to end after an OOM kill: its memory is freed first
 _KILL_SECONDS = 2.0
+#: seconds from the last sample of a process to the next count of kills: another monitor may have to begin in a new pod
+_NEXT_COUNT = 20.0
 
 
 @dataclass
@@ -166,11 +168,14 @@ class NodeSamples:
     damage: Tuple[str, ...] = ()  # what was wrong with lines, which are left out
 
     def has_kill_at(self, end: float) -> bool:
-        """Return whether the machine counted an OOM kill when a process ended, whose last sample was at `end`."""
+        """Return whether the machine counted an OOM kill when a process ended, whose last sample was at `end`.
+
+        A count long after the end, for example of a pod that a fault has stopped, has kills of other processes.
+        """
         return any(
             before.boot == after.boot and before.kills < after.kills
             for before, after in zip(self.oom_kills, self.oom_kills[1:])
-            if before.last <= end <= after.first + _KILL_SECONDS
+            if before.last <= end and -_NEXT_COUNT <= end - after.first <= _KILL_SECONDS
         )
 
 
