@@ -327,9 +327,8 @@ class MemoryLimits:
         Of several limits, it is the one that is used most, and 0 without a limit. Of no limit and no kill: no row. A
         process that has gone has a row if its cgroup, of v2 also one above, is still there: it has counted its kill.
         """
-        now, rows = {}, []
-        for index in set(self._folders) - set(processes):
-            rows += [[index, 0, 0, kills] for kills in self._kills_at_end(self._folders.pop(index))]
+        now, rows, kills_by_folder = {}, [], {}
+        ended = {index: self._folders.pop(index) for index in sorted(set(self._folders) - set(processes))}
         for index, process in processes.items():
             is_new = index not in self._folders
             if is_new:
@@ -345,16 +344,39 @@ class MemoryLimits:
             kills = self._new_kills(*levels[0]) if levels and not is_new else 0
             if limits or kills:
                 rows.append([index, limit >> 10, used >> 10, kills])
+            if kills:
+                kills_by_folder[levels[0][0]] = kills
+        rows += self._rows_of_ended(ended, kills_by_folder)
         self._last = {folder: cgroup[:2] for folder, cgroup in now.items() if cgroup}
         return rows
 
-    def _kills_at_end(self, folders):
-        """Return [new OOM kills in the first of the cgroups that is still there]; [] of none."""
+    def _rows_of_ended(self, ended, kills_by_folder):
+        """Return the rows of processes that have gone. `kills_by_folder`: the kills in cgroups of other processes.
+
+        A cgroup above counts the kills of all cgroups below. A process has one of those that no cgroup below has.
+        """
+        rises, rows = [], []
+        for index, folders in ended.items():
+            for folder, kills in self._first_rise(folders):
+                if folder == folders[0]:
+                    kills_by_folder[folder] = kills
+                    rows.append([index, 0, 0, kills])
+                else:
+                    rises.append((index, folder, kills))
+        for index, folder, kills in sorted(rises, key=lambda rise: -len(rise[1])):
+            below = sum(n for group, n in kills_by_folder.items() if (group + "/").startswith(folder + "/"))
+            own = 1 if kills > below else 0
+            kills_by_folder[folder] = kills_by_folder.get(folder, 0) + own
+            rows.append([index, 0, 0, own])
+        return rows
+
+    def _first_rise(self, folders):
+        """Return [(folder, its new OOM kills)] of the first of the cgroups that is still there; [] of none."""
         folders = [folder for folder in folders if folder in self._last]
         for folder in folders[:1] if folders and folders[0].startswith(V1_MEMORY) else folders:
             cgroup = self._read(folder)
             if cgroup and cgroup[0] == self._last[folder][0]:
-                return [self._new_kills(folder, cgroup)]
+                return [(folder, self._new_kills(folder, cgroup))]
         return []
 
     def _new_kills(self, folder, cgroup):

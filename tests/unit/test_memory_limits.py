@@ -123,6 +123,24 @@ def test_a_cgroup_above_knows_it_with_v2_only(files: Dict[str, str]) -> None:
     assert limits.rows({}) == []
 
 
+def test_the_kills_of_a_cgroup_above_are_counted_once(files: Dict[str, str]) -> None:
+    """Four of five daemons end at once, one by a signal; the other one lives in a cgroup that has a kill, too."""
+    processes = {number: SimpleNamespace(pid=40 + number) for number in range(1, 6)}
+    for number in processes:
+        files[f"/proc/{40 + number}/cgroup"] = f"0::/ceph.slice/osd{number}\n"
+        files.update(group_v2(f"/ceph.slice/osd{number}", "max", 0))
+    files.update(group_v2("/ceph.slice", "max", 0))
+    limits = node_daemons.MemoryLimits()
+    limits.rows(processes)
+    for number in (1, 2, 3):
+        del files[f"{V2}/ceph.slice/osd{number}/memory.max"]
+    files.update(group_v2("/ceph.slice/osd4", "max", 0, kills=2))  # its cgroup outlives it
+    files.update(group_v2("/ceph.slice/osd5", "max", 0, kills=1))
+    files.update(group_v2("/ceph.slice", "max", 0, kills=5))
+    rows = limits.rows({5: processes[5]})
+    assert sorted(rows) == [[1, 0, 0, 1], [2, 0, 0, 1], [3, 0, 0, 0], [4, 0, 0, 2], [5, 0, 0, 1]]
+
+
 def test_the_kills_of_the_machine_are_in_each_sample(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     no_processes = SimpleNamespace(watched={}, scan=lambda now: {})
     monkeypatch.setattr(resources_agent, "Processes", lambda me: no_processes)
