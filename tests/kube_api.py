@@ -444,7 +444,7 @@ class _Handler(BaseHTTPRequestHandler):
             entry
             for entry in objects
             if selects(selector, entry["metadata"].get("labels", {}))
-            and all(value_at(entry, key) == value for key, value in fields)
+            and all((value_at(entry, key.rstrip("!")) == value) != key.endswith("!") for key, value in fields)
         ]
         kind = next(kinds[resource] for kinds in RESOURCES.values() if resource in kinds)
         version = next("/".join(filter(None, of)) for of, kinds in RESOURCES.items() if resource in kinds)

@@ -25,8 +25,10 @@ unpacked() {
   [ -z "$pod" ] || left=$((replicas - 1))
 }
 available() { [ "$(field "$1" status.availableReplicas)" = "$2" ]; }
+# without pods that Kubernetes keeps after their end, for example after an eviction
+live='status.phase!=Failed,status.phase!=Succeeded'
 # the pods whose end is awaited: command, selector, pod, format
-awaited() { "$1" get pods -l "$2" ${3:+"--field-selector=metadata.name=$3"} -o "$4"; }
+awaited() { "$1" get pods -l "$2" "--field-selector=$live${3:+,metadata.name=$3}" -o "$4"; }
 # wait for the end of the pods of a deployment, or of one of them: command, name, selector, replicas left, pod
 until_gone() {
   while n=$("$1" get deployment "$2" -o 'jsonpath={.spec.replicas}') || return; do
@@ -39,7 +41,7 @@ until_gone() {
 }
 # fail if Kubernetes has ended other pods instead: selector, replicas left, pod
 may_end() {
-  p=$(k get pods -l "$1" -o \
+  p=$(k get pods -l "$1" "--field-selector=$live" -o \
     'go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}') || return
   case " $p" in *" $3 "*) ;; *) return 0 ;; esac
   # shellcheck disable=SC2086 # names

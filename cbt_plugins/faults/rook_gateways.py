@@ -19,6 +19,8 @@ from cbt_plugins.inventory import HostTable
 
 #: the annotation by which Kubernetes chooses among ready pods those that a deployment loses: the lowest first
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+#: phases of a pod whose containers have ended and do not start again
+_ENDED = ("Failed", "Succeeded")
 
 
 class GatewayPods(NamedTuple):
@@ -36,12 +38,17 @@ class GatewayPods(NamedTuple):
 def gateway_pods(kubernetes: Kubernetes, service: Service) -> GatewayPods:
     """Return the pods of a service. Raises KubernetesError, and FaultError when its node has none of them."""
     selector, table = service.unit.split(":")[2], HostTable((service.node,))
-    pods = [p for p in kubernetes.get("pods", "-l", selector)["items"] if not p["metadata"].get("deletionTimestamp")]
+    pods = [pod for pod in kubernetes.get("pods", "-l", selector)["items"] if not _has_ended(pod)]
     here = [pod for pod in pods if table.find(str(pod["spec"].get("nodeName")))]
     if not here:
         raise FaultError(f"{service.name}: no pod on {service.node} has the labels {selector}")
     oldest = min(here, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
     return GatewayPods(oldest, sum(map(_is_ready, pods)))
+
+
+def _has_ended(pod: Any) -> bool:
+    """Return whether a pod ends, or is kept by Kubernetes after its end, for example after an eviction."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or pod.get("status", {}).get("phase") in _ENDED
 
 
 def _is_ready(pod: Any) -> bool:
