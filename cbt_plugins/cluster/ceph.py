@@ -239,15 +239,16 @@ class Ceph:
         """The `radosgw-admin` command, likewise."""
         return self._admin
 
-    def run(self, command: str, timeout: float, check: bool = False) -> Result:
+    def run(self, command: str, timeout: float, check: bool = False, may_wait: bool = False) -> Result:
         """Run a shell command on the head that asks or tells the cluster; a slow cluster has longer than `timeout`.
 
-        Raises RemoteError when the head cannot be reached, and with `check` when the command fails.
+        `may_wait`: the command may wait for a lock, so its time says nothing about the cluster. Raises RemoteError when
+        the head cannot be reached, and with `check` when the command fails.
         """
         limit, begun = self.times.limit(timeout), time.monotonic()
         results = self.remote.run([self.head], command, timeout=limit, check=False)
         result = results[self.head]
-        if timeout <= LONG:
+        if timeout <= LONG and not may_wait:
             cut = result.status == TIMED_OUT
             self.times.add(limit if cut else time.monotonic() - begun, cut)
         if check and result.status:

@@ -75,7 +75,7 @@ class Runner:
         Raises FaultError; a failed command may have taken effect nevertheless.
         """
         text = node_shell.fenced_inject(self._name(record), command.text, self.limits.quick)
-        result = self._run(command, text)
+        result = self._run(command, text, is_fenced=True)
         if result.status:
             kind = FaultError if result.status in _LOST else Refused
             raise kind(f"{command}: {_why(result)}")
@@ -89,8 +89,9 @@ class Runner:
         command = self.for_present_head(command)
         mark = record.begun and not record.ended
         wait = self.limits.slow if mark else self.limits.quick
+        text = node_shell.fenced_undo(self._name(record), command.text, wait, mark)
         try:
-            result = self._run(command, node_shell.fenced_undo(self._name(record), command.text, wait, mark), wait)
+            result = self._run(command, text, wait, is_fenced=True)
         except FaultError as error:
             return Failure(str(error), lost=True)
         ago = node_shell.fired(result.stdout)
@@ -176,7 +177,7 @@ class Runner:
     def _name(self, record: UndoRecord) -> str:
         return f"{self._run_id}-{record.id}"
 
-    def _run(self, command: Command, text: str, extra_time: float = 0.0) -> Result:
+    def _run(self, command: Command, text: str, extra_time: float = 0.0, is_fenced: bool = False) -> Result:
         if command.root:
             text = node_shell.sudo(text)
         absent = [name for name in command.secrets if not os.environ.get(name)]
@@ -186,7 +187,7 @@ class Runner:
         if command.node:
             try:
                 if command.node == self._ceph.head and command.timeout < self.limits.slow:
-                    return self._ceph.run(text, limit)
+                    return self._ceph.run(text, limit, may_wait=is_fenced)
                 return self._ceph.remote.run([command.node], text, timeout=limit, check=False)[command.node]
             except (RemoteError, OSError) as error:
                 raise FaultError(f"{command}: {error}") from error

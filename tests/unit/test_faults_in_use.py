@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector, mark_of, part
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import TIMED_OUT, Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, cluster_access, undo_seal
 from cbt_plugins.faults.cluster_facts import osd_names
@@ -22,7 +22,7 @@ from cbt_plugins.faults.command_runner import Runner, Way
 from cbt_plugins.faults.node_shell import agent
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.service_managers import orchestrate
-from cbt_plugins.faults.step import Command
+from cbt_plugins.faults.step import Check, Command, Step, UndoRecord
 from cbt_plugins.journal import write_json
 from cbt_plugins.plan import Fault, Settings
 
@@ -236,6 +236,25 @@ def test_a_quoted_command_is_for_the_present_head(
     assert [runner.for_present_head(command) for command in recorded] == present[: len(recorded)]
     elsewhere = Command("node1", recorded[0].text)
     assert runner.for_present_head(elsewhere) == elsewhere
+
+
+def test_a_command_that_waits_for_the_lock_of_a_node_is_no_sign_of_a_slow_cluster(world: Connections) -> None:
+    """A slow command grants more time to the next question; this one may have waited for another step."""
+
+    def cut(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        return {node: Result("", "", TIMED_OUT) for node in nodes}
+
+    world.run = cut  # type: ignore[method-assign]
+    remote: Any = world
+    ceph = Ceph(remote, CLUSTER)
+    runner, command = Runner(ceph, "r", ClusterLimits()), Command("node0", "ceph osd in 1", 30.0)
+    record = UndoRecord("1", "a", "crash", Step("a", "node1", (), (), ()), 0.0, True, True)
+    assert runner.undo(record, command, lambda *_: None) is not None
+    with pytest.raises(FaultError):
+        runner.inject(record, command)
+    assert ceph.times.limit(30.0) == 30.0
+    runner.look([Check("node0", "ceph osd dump", (), 30.0)])
+    assert ceph.times.limit(30.0) > 30.0
 
 
 def test_the_folder_keeps_the_commands_of_its_version(tmp_path: Path, world: Connections) -> None:
