@@ -20,7 +20,9 @@ _CREDENTIALS = ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
 _CONFIGURATION = ("AWS_CONFIG_FILE", "~/.aws/config")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+_PROFILES = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
+_KEYS = ("aws_access_key_id", "aws_secret_access_key")
+_TOKENS = ("aws_security_token", "aws_session_token")
 #: other sources of keys that a profile may name
 _ELSEWHERE = ("credential_process", "sso_session", "sso_start_url", "role_arn", "source_profile", "login_session")
 #: bytes of a file; names of profiles in an error
@@ -33,13 +35,18 @@ class AwsError(Exception):
     """A file, a profile or a value that is missing or cannot be used; the text is for the user."""
 
 
+def profile_of_environment() -> Optional[str]:
+    """Return the profile that the environment names, if any."""
+    return _variable(_PROFILES)
+
+
 def keys_of(profile: str) -> Tuple[str, str, str]:
     """Return access key, secret key and session token (or "") of a profile. Raises AwsError."""
     profiles = _Profiles.read()
     settings = profiles.settings(profile)
     sections = (profiles.credentials.get(profile, {}), profiles.configured.get(profile, {}))
     values = next((section for section in sections if section.get(_KEYS[0])), settings)
-    missing = [key for key in _KEYS[:2] if not values.get(key)]
+    missing = [key for key in _KEYS if not values.get(key)]
     elsewhere = next((key for key in _ELSEWHERE if settings.get(key)), None)
     if missing and elsewhere:
         command = f"aws configure export-credentials --profile {shlex.quote(profile)} --format env"
@@ -47,10 +54,11 @@ def keys_of(profile: str) -> Tuple[str, str, str]:
         raise AwsError(f"profile {profile} has its keys by {elsewhere}: {text}")
     if missing:
         raise AwsError(f"{profiles.places('or')}: profile {profile} has no {' and no '.join(missing)}")
-    for key in _KEYS:
+    for key in (*_KEYS, *_TOKENS):
         if not values.get(key, "").isprintable():
             raise AwsError(f"profile {profile}: {key} has more than one line")
-    return values[_KEYS[0]], values[_KEYS[1]], values.get(_KEYS[2], "")
+    token = next((values[key] for key in _TOKENS if values.get(key)), "")
+    return values[_KEYS[0]], values[_KEYS[1]], token
 
 
 def endpoint_of(profile: Optional[str]) -> Optional[str]:

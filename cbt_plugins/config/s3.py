@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from ipaddress import ip_address
 from typing import Annotated, Any, List, Mapping, Optional, Sequence
@@ -211,17 +210,18 @@ class S3Section(Strict):
     @field_validator("profile", mode="before")
     @classmethod
     def _profile_of_environment(cls, name: Any, info: ValidationInfo) -> Any:
-        """Return AWS_PROFILE for a section that names no source of keys."""
+        """Return the profile of the environment for a section that names no source of keys."""
         others = ("user", "access_key", "secret_key", "session_token")
         endpoint = _section_of_endpoints(info.context, info.data.get("endpoints"))
         named = [*(info.data.get(key, "wrong") for key in others), endpoint.get("user")]
-        of_environment = os.environ.get("AWS_PROFILE")
+        of_environment = aws_profile.profile_of_environment()
         if name is not None or not of_environment or any(key is not None for key in named):
             return name
         try:
             return _PROFILE.validate_python(of_environment)
         except ValidationError:
-            raise ValueError("AWS_PROFILE is not the name of a profile: letters, digits and . _ @ - only") from None
+            text = "AWS_DEFAULT_PROFILE or AWS_PROFILE is not the name of a profile"
+            raise ValueError(f"{text}: letters, digits and . _ @ - only") from None
 
     @model_validator(mode="after")
     def _check_section(self, info: ValidationInfo) -> S3Section:

@@ -59,6 +59,17 @@ def test_variables_name_the_files_and_the_region(home: Path, monkeypatch: pytest
     assert aws_profile.endpoint_of(None) == "http://a:80"
 
 
+def test_older_names_go_first(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with botocore."""
+    (home / "credentials").write_text(f"[a]\n{KEYS}aws_session_token = new\naws_security_token = old\n[b]\n{KEYS}")
+    assert aws_profile.profile_of_environment() is None
+    monkeypatch.setenv("AWS_PROFILE", "b")
+    assert s3_of(tmp_path, "urls: ['http://a:1']").profile == "b"
+    monkeypatch.setenv("AWS_DEFAULT_PROFILE", "a")
+    assert s3_of(tmp_path, "urls: ['http://a:1']").profile == "a"
+    assert aws_profile.keys_of("a") == ("AK", "SK", "old")
+
+
 def fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -165,7 +176,7 @@ def test_the_profile_of_the_environment_changes_no_section_with_keys(
     monkeypatch.setenv("AWS_PROFILE", "lab")
     assert plan() == before and before.profile is None
     monkeypatch.setenv("AWS_PROFILE", "a b")
-    with pytest.raises(ConfigError, match=r"s3.profile: AWS_PROFILE is not the name of a profile"):
+    with pytest.raises(ConfigError, match=r"s3.profile: AWS_DEFAULT_PROFILE or AWS_PROFILE is not the name"):
         s3_of(tmp_path, "urls: ['http://a:1']")
 
 

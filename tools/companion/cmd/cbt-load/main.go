@@ -19,7 +19,8 @@ const usage = `usage: cbt-load run SPEC.json [--go FILE]    make the load that S
 run: rows on stdout (tab separated: ` + "`cbt-rows show`" + ` makes a table of them), events on stderr.
   --go FILE   get ready, say so, and start at the epoch that FILE holds once it is there
 keys: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN in the environment, else those of the profile
-  AWS_PROFILE (default: default) in ~/.aws/credentials and ~/.aws/config, as the AWS CLI reads them
+  AWS_DEFAULT_PROFILE, else AWS_PROFILE (default: default) in ~/.aws/credentials and ~/.aws/config, as the AWS CLI reads
+  them
 exit status: 0 ran to its end or was told to stop, 1 failed, 2 usage or errors in the spec
 
 A spec for ten seconds of load on 1000 objects that the same driver has written (state_out of that run):

@@ -22,7 +22,8 @@ var elsewhere = []string{"credential_process", "sso_session", "sso_start_url", "
 // FindKeys returns the keys of the environment, else those of the profile.
 func FindKeys() (Keys, error) {
 	if access := os.Getenv("AWS_ACCESS_KEY_ID"); access != "" {
-		keys := Keys{access, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")}
+		keys := Keys{access, os.Getenv("AWS_SECRET_ACCESS_KEY"),
+			cmp.Or(os.Getenv("AWS_SECURITY_TOKEN"), os.Getenv("AWS_SESSION_TOKEN"))}
 		if keys.Secret == "" {
 			return Keys{}, errors.New("no keys: AWS_ACCESS_KEY_ID is in the environment without AWS_SECRET_ACCESS_KEY")
 		}
@@ -43,7 +44,8 @@ func FindKeys() (Keys, error) {
 			values = s
 		}
 	}
-	keys := Keys{values["aws_access_key_id"], values["aws_secret_access_key"], values["aws_session_token"]}
+	token := cmp.Or(values["aws_security_token"], values["aws_session_token"])
+	keys := Keys{values["aws_access_key_id"], values["aws_secret_access_key"], token}
 	if keys.Access == "" || keys.Secret == "" {
 		for _, key := range elsewhere {
 			if settings[key] != "" {
@@ -105,9 +107,9 @@ func Region() (string, error) {
 	return settings["region"], err
 }
 
-// profileName returns the profile of AWS_PROFILE, or default, and whether the environment names it.
+// profileName returns the profile of the environment, or default, and whether the environment names it.
 func profileName() (string, bool) {
-	name := os.Getenv("AWS_PROFILE")
+	name := cmp.Or(os.Getenv("AWS_DEFAULT_PROFILE"), os.Getenv("AWS_PROFILE"))
 	return cmp.Or(name, "default"), name != ""
 }
 
@@ -134,7 +136,7 @@ func readProfiles() (*profiles, error) {
 	return all, nil
 }
 
-// settings returns the settings of the profile; those beside its credentials win. An error where AWS_PROFILE names none.
+// settings returns the settings of the profile; those beside its credentials win. An error where the environment names none.
 func (p *profiles) settings() (section, error) {
 	name, named := profileName()
 	all, names := section{}, []string{}

@@ -100,6 +100,26 @@ func TestVariablesNameTheFiles(t *testing.T) {
 	}
 }
 
+// As with botocore, the older variables and keys win.
+func TestOlderNames(t *testing.T) {
+	folder := home(t)
+	write(t, filepath.Join(folder, "credentials"), "[a]\n"+keyLines+"aws_session_token = new\naws_security_token = old\n[b]\n")
+	t.Setenv("AWS_DEFAULT_PROFILE", "a")
+	if keys, err := FindKeys(); err != nil || keys != (Keys{"AK", "SK", "old"}) {
+		t.Fatal(keys, err)
+	}
+	t.Setenv("AWS_PROFILE", "b")
+	if keys, err := FindKeys(); err != nil || keys.Access != "AK" {
+		t.Fatal(keys, err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "X")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "Y")
+	t.Setenv("AWS_SECURITY_TOKEN", "old")
+	if keys, err := FindKeys(); err != nil || keys != (Keys{"X", "Y", "old"}) {
+		t.Fatal(keys, err)
+	}
+}
+
 // A run of cbt-plugins gives keys by variables, hosts and region by its spec: files of the node are not read then.
 func TestFilesAreReadOnlyWhereTheEnvironmentSaysNothing(t *testing.T) {
 	write(t, filepath.Join(home(t), "credentials"), "no file of AWS")
