@@ -135,9 +135,11 @@ def _nested(text: str) -> Dict[str, str]:
 
 
 def _sections(path: Path) -> _Sections:
-    """Return the sections of a file, {} of one that is not there. Raises AwsError."""
+    """Return the sections of a file, {} of one that is not there, and of /dev/null. Raises AwsError."""
     parser = configparser.RawConfigParser()
     try:
+        if os.path.samefile(path, os.devnull):  # by which a variable says that there is no file
+            return {}
         with open_regular(path, _LARGEST) as file:
             _refuse_open(path, os.fstat(file.fileno()))
             parser.read_string(file.read().decode("utf-8"))

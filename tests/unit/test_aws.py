@@ -70,6 +70,15 @@ def test_older_names_go_first(home: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert aws_profile.keys_of("a") == ("AK", "SK", "old")
 
 
+def test_null_is_no_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "credentials").write_text(f"[lab]\n{KEYS}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    assert aws_profile.keys_of("lab") == ("AK", "SK", "") and aws_profile.region_of("lab") is None
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/zero")
+    with pytest.raises(AwsError, match="/dev/zero: is not a regular file"):
+        aws_profile.keys_of("lab")
+
+
 def fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)

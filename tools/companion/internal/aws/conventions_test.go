@@ -120,6 +120,18 @@ func TestOlderNames(t *testing.T) {
 	}
 }
 
+func TestNullIsNoFile(t *testing.T) {
+	write(t, filepath.Join(home(t), "credentials"), "[default]\n"+keyLines)
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	if keys, err := FindKeys(); err != nil || keys.Access != "AK" {
+		t.Fatal(keys, err)
+	}
+	t.Setenv("AWS_CONFIG_FILE", "/dev/zero")
+	if _, err := FindKeys(); err == nil || !strings.Contains(err.Error(), "/dev/zero: is not a regular file") {
+		t.Fatal(err)
+	}
+}
+
 // A run of cbt-plugins gives keys by variables, hosts and region by its spec: files of the node are not read then.
 func TestFilesAreReadOnlyWhereTheEnvironmentSaysNothing(t *testing.T) {
 	write(t, filepath.Join(home(t), "credentials"), "no file of AWS")
@@ -159,6 +171,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		"cannot be read as a file of AWS's profiles":                   text("[lab]\n" + keyLines + "  more\n"),
 		"/credentials: cannot be read as a file of AWS's profiles":     text("\xff"),
 		"credentials: cannot be read as a file of AWS's":               text("[lab]\n" + keyLines + "[lab]\nx = y\n"),
+		"s: cannot be read as a file of AWS's profiles":                text(keyLines + "[lab]\nregion = x\n"),
+		"/.aws/credentials: cannot be read as a file":                  text("[lab]\n" + keyLines + "AWS_access_key_id =\n"),
 		"profile lab: a key has more than one line":                    text("[lab]\naws_access_key_id = AK\naws_secret_access_key =\n  SK\n  x = y\n"),
 		"has more than 1048576 bytes":                                  text("[lab]\n" + keyLines + strings.Repeat("# x", 1<<19)),
 		"credentials: others can write it":                             mode(0o662),

@@ -51,7 +51,7 @@ func readSections(path string) (map[string]section, error) {
 		return map[string]section{}, err
 	}
 	unreadable := fmt.Errorf("%s: cannot be read as a file of AWS's profiles", path)
-	if !utf8.Valid(text) {
+	if !utf8.Valid(text) || !hasForm(string(text)) {
 		return nil, unreadable
 	}
 	// a key is taken as it is: without comments behind it, without expansion, and with its quotes
@@ -86,6 +86,36 @@ func readSections(path string) (map[string]section, error) {
 	return sections, nil
 }
 
+// hasForm tells whether no text is before the first section, and no key is twice in a section, which ini would accept.
+func hasForm(text string) bool {
+	var keys map[string]bool // of the section; nil before the first
+	for _, line := range strings.Split(text, "\n") {
+		bare := strings.TrimSpace(line)
+		if bare == "" || bare[0] == '#' || bare[0] == ';' {
+			continue
+		}
+		isNested := keys != nil && (line[0] == ' ' || line[0] == '\t')
+		switch {
+		case isNested:
+		case bare[0] == '[':
+			keys = map[string]bool{}
+		case keys == nil:
+			return false
+		default:
+			key := bare
+			if end := strings.IndexAny(bare, "=:"); end >= 0 {
+				key = bare[:end]
+			}
+			key = strings.ToLower(strings.TrimSpace(key))
+			if keys[key] {
+				return false
+			}
+			keys[key] = true
+		}
+	}
+	return true
+}
+
 func valuesOf(s *ini.Section) section {
 	values := section{}
 	for _, key := range s.Keys() {
@@ -97,7 +127,8 @@ func valuesOf(s *ini.Section) section {
 	return values
 }
 
-// readOwn returns the text of a regular file that nobody else could have written: it says where signed requests go.
+// readOwn returns the text of a regular file that nobody else could have written: it says where signed requests go. It is
+// nil for a file that is not there, and for /dev/null, by which a variable says that there is none.
 func readOwn(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,6 +141,9 @@ func readOwn(path string) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return nil, nil
 	}
 	folder, err := os.Stat(filepath.Dir(path))
 	if err != nil {
