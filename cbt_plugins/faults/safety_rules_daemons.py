@@ -115,12 +115,29 @@ class _Gateways(NamedTuple):
 
 
 def rgw(case: FaultCase) -> Iterator[Finding]:
-    """Check that a RADOS gateway is left."""
+    """Check that a RADOS gateway is left, and that at most one of several gateways of one name is gone."""
     nodes = _gateways(case)
     if nodes.hit and not nodes.left:
         left = f"0 of {nodes.total} nodes with RADOS gateways would be left"
         text = f"{left}; the fault takes away {', '.join(nodes.hit)}"
         yield Finding("rgw", text, {"gateways": nodes.hit, "of": nodes.total})
+        return
+    for name, node in _partners_of_stopped(case):
+        text = f"an open fault has taken one of the gateways {name}; the fault takes away {node}, which has another one"
+        yield Finding("rgw", text, {"gateways": [str(name)], "nodes": [node]})
+
+
+def _partners_of_stopped(case: FaultCase) -> Iterator[Tuple[DaemonName, str]]:
+    """Yield the nodes of the fault with a gateway of the same name as one that an open fault has taken.
+
+    Which instance is gone is not in the service map, and for a minute the map still has it.
+    """
+    held = {name for fault in case.around.held for name in fault.taken.shared}
+    rows = [row["metadata"] for row in case.facts.gateways.values()] if held else []
+    instances = [(DaemonName("rgw", str(row.get("id"))), str(row.get("hostname") or "")) for row in rows]
+    for name, host in dict.fromkeys(instances):
+        if name in held and one_of(host, case.taken.nodes):
+            yield name, host
 
 
 def fewer_gateways(case: FaultCase) -> Iterator[str]:

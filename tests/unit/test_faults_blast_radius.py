@@ -132,3 +132,19 @@ def test_a_head_is_disturbed_under_any_of_its_names(world: Connections) -> None:
     preparer = Preparer(Ceph(remote, cluster), cluster, ClusterLimits())
     found, _ = preparer.assess(BlastRadius(disturbed=("node1",)), [])
     assert rules(found) == ["head"]
+
+
+def test_one_of_several_gateways_that_is_stopped_keeps_the_nodes_of_the_others() -> None:
+    """The service map has one of the pods at first, and not which."""
+    name, roles = DaemonName("rgw", "my.store.a"), Roles(gateways=("node1", "node2", "node3"))
+
+    def two_gateways(answers: Any) -> None:
+        nodes = {"11": "node1", "12": "node2"}
+        rows = {gid: {"gid": int(gid), "metadata": {"id": name.id, "hostname": node}} for gid, node in nodes.items()}
+        answers["service dump"] = {"services": {"rgw": {"daemons": rows}}}
+
+    held = [OpenFault(BlastRadius((name,), shared=(name,)), seen=True)]
+    drains = {node: judge(BlastRadius((), (node,)), two_gateways, held=held, roles=roles) for node in roles.gateways}
+    one_is_gone = "rgw: an open fault has taken one of the gateways rgw.my.store.a; the fault takes away node1, "
+    assert text(drains["node1"], "rgw").startswith(one_is_gone)
+    assert "rgw" in rules(drains["node2"]) and "rgw" not in rules(drains["node3"])
