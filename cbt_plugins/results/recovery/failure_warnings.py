@@ -46,6 +46,9 @@ def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) ->
         yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
     for episode in planned:
         about = f"{episode['kind']} {', '.join(episode['labels'])}"
+        text = _of_resume(episode, episodes)
+        if text:
+            yield {"code": "fault-time", "text": f"{about}: {text}", "episode": rows_of(episode)}
         for warning in _about(samples, episode) if samples.samples else ():
             yield {"code": warning["code"], "text": f"{about}: {warning['text']}", "episode": rows_of(episode)}
         early = episode["ended_early"]
@@ -66,6 +69,21 @@ def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) ->
         yield {"code": "clock-skew", "text": f"{text}: times of OSD maps are as exact as the samples"}
 
 
+def _of_resume(episode: Mapping[str, Any], episodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return that a resumed run has injected the fault of an episode again; "" where it has not."""
+    if episode["kind"] == "return":
+        if episode["again"] is None:
+            return ""
+        return f"the fault was undone with a broken-off run, and injected again {episode['again']:.1f} s before"
+    following = [later for later in episodes if later["begin"] > episode["begin"]]
+    label = episode["labels"][0]
+    # otherwise the next failure or return of the plan has ended its rows before
+    broken_off = bool(following) and bool(following[0]["aborted"])
+    again = any(later["again"] and later["kind"] == "failure" and label in later["labels"] for later in following)
+    text = "the fault was undone with a broken-off run, and injected again: its rows lack the load from then on"
+    return text if broken_off and again else ""
+
+
 def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, str]]:
     gaps = list(_gaps(samples, episode))
     if gaps:
@@ -84,9 +102,6 @@ def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, s
     # beside another fault of the run it is as the plan wants it
     if unclean and not episode["beside_faults"]:
         yield {"code": "not-clean-before", "text": "not all PGs were active+clean before it"}
-    if episode["again"] is not None:
-        text = f"the fault was undone with a broken-off run, and injected again {episode['again']:.1f} s before"
-        yield {"code": "fault-time", "text": text}
     flapped = episode["flapped"]
     if flapped:
         since = f"{flapped['t'] - episode['begin']:.1f} s after the undo began"
