@@ -210,6 +210,8 @@ _ALL = (
     WarningKind("missing-values", "some runs of a side do not have this number"),
     WarningKind("unrecovered-runs", "some runs of a side did not recover, so its other runs are not representative",
                 forbids_verdict=True),
+    WarningKind("other-limits", "the limits of a bad second are of each side's own baseline, and differ",
+                forbids_verdict=True),
     WarningKind("missing", "a side or a run does not have this number"),
     WarningKind("one-run", "each side has one run, and the run-to-run scatter is unknown", forbids_verdict=True),
     WarningKind("not-steady", "a run is not steady: its tenths differ by more than the noise of its seconds explains",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.metrics import METRICS, MetricSource
 from cbt_plugins.results.record_reader import each_record
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.run_record import UNREADABLE, Key, ResultWarning, RunRecord, Takes
+from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
 
 
@@ -317,6 +318,23 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
     return tuple(
         StatisticsWarning(code, f"{side}: {texts[0]}{suffixes[code]}") for code, texts in texts_by_code.items()
     )
+
+
+def other_limits(
+    base: Sequence[Measurement], new: Sequence[Measurement], margin: float
+) -> Tuple[StatisticsWarning, ...]:
+    """Return the warning about bad seconds whose limits are of each side's own baseline, and differ by over `margin`.
+    """
+    limits_of_sides = [
+        [measurement.limit_ms for measurement in side if measurement.limit_ms] for side in (base, new)
+    ]
+    if not all(limits_of_sides):
+        return ()
+    first, second = map(median, limits_of_sides)
+    if max(first, second) <= (1 + margin) * min(first, second):
+        return ()
+    text = f"p99 of a bad second: {first:.4g} ms and {second:.4g} ms, by each side's own baseline; give an `objective:`"
+    return (StatisticsWarning("other-limits", text),)
 
 
 def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:

@@ -21,6 +21,7 @@ from cbt_plugins.compare.sides import (
     cases,
     forbidding,
     not_recovered,
+    other_limits,
     repeats,
     warnings_of_case,
     warnings_of_row,
@@ -284,7 +285,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
             continue
         values = _sides(key[2], case, (a, b), rules)
         values = replace(values, scatter=_scatter(key[2], values, [by_key.get(key, []) for by_key in again], rules))
-        row = _row(contender, case, key, values, choice.allowance(key))
+        row = _row(contender, case, key, values, choice.allowance(key), rules)
         if isinstance(row, ComparisonWarning):
             missing.append(row)
         else:
@@ -435,7 +436,7 @@ def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rul
 
 
 def _row(
-    contender: str, case: Case, key: Key, values: _Sides, allowance: Optional[Allowance]
+    contender: str, case: Case, key: Key, values: _Sides, allowance: Optional[Allowance], rules: Rules
 ) -> Union[Row, ComparisonWarning]:
     base, new = values.base, values.new
     name = "/".join(filter(None, (case.title, *key)))
@@ -444,6 +445,7 @@ def _row(
         return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides_without)}", key)
     comparison = values.compared()
     warnings = [*comparison.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
+    warnings += other_limits(base, new, rules.margin_of("p99_ms"))
     if values.scatter and (values.seconds or comparison.method == KNOWN_SCATTER):
         warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
     if values.repeated:

@@ -47,6 +47,8 @@ class Measurement:
     bin: float = 0.0  # width of the bin of a histogram that the value is in; 0: exact
     #: of a failure of a scorecard: the value of each repetition; `value` is their median
     repeats: Optional[Tuple[float, ...]] = None
+    #: of bad seconds whose limit is of the baseline of the run, and not of its file: the limit of p99
+    limit_ms: Optional[float] = None
 
     @property
     def key(self) -> Key:
@@ -138,18 +140,19 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
             if metric.path == (ladder["unit"],) and ladder["low"] is not None:
                 yield Measurement(ladder["name"], TOTAL, metric.key, ladder["low"], n=len(ladder["steps"]))
     failure = summary["failure"]
+    limits = _limits_of_baseline(failure)
     if failure:
         for episode in failure["milestones"]["episodes"]:
             if is_planned(episode) and rows_of(episode) not in scored:
                 yield from of_episode(episode)
         for line in failure["impact"].get("episodes") or ():  # archives before this key
             if line["name"] not in scored:
-                yield from of_losses(line)
+                yield from of_losses(line, limits)
         for phase in failure["impact"]["phases"]:
             if phase["phase"] in series:
                 yield from _of_states(phase, *series[phase["phase"]])
     for line in (summary.get("scorecard") or {"failures": ()})["failures"]:
-        yield from of_failure(line)
+        yield from of_failure(line, limits)
     used = (summary.get("resources") or {}).get("phases") or {}
     for phase in summary["phases"]:
         if phase["name"] in used and phase["name"] not in scored and not is_calibration(phase["name"], phase["role"]):
@@ -241,13 +244,21 @@ def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
             yield Measurement(phase, CLUSTER, metric.key, None if value is None else value * metric.factor, n=n)
 
 
-def of_losses(line: Mapping[str, Any]) -> Iterator[Measurement]:
-    """Yield the losses of clients during a failure or a return."""
+def _limits_of_baseline(failure: Optional[Mapping[str, Any]]) -> Dict[str, float]:
+    """Return the limits of p99 that are a multiple of the baseline's own p99, by operation."""
+    objective = (failure["impact"].get("objective") if failure else None) or {}
+    return {op: limit["p99_ms"] for op, limit in objective.items() if limit["p99_ms"] and not limit["given"]}
+
+
+def of_losses(line: Mapping[str, Any], limits: Mapping[str, float] = {}) -> Iterator[Measurement]:
+    """Yield the losses of clients during a failure or a return; `limits`: those of p99 that are of the baseline."""
     for op, op_line in [*line["ops"].items(), (TOTAL, line["total"])]:
         for metric in from_source(MetricSource.LOSS):
             value = number_at(op_line, metric.path)
             if value is not None:
-                yield Measurement(line["name"], op, metric.key, round(value * metric.factor, 6), n=op_line["requests"])
+                limit_ms = limits.get(op) if metric.key == "bad_s" else None
+                about = {"n": op_line["requests"], "limit_ms": limit_ms}
+                yield Measurement(line["name"], op, metric.key, round(value * metric.factor, 6), **about)
         for key, metric_key in DURING_FAILURES.items():
             if op_line.get(key) is not None:
                 yield Measurement(line["name"], op, metric_key, op_line[key], n=op_line["requests"])
@@ -265,14 +276,14 @@ def _scored(summary: Mapping[str, Any]) -> Dict[str, str]:
     return names
 
 
-def of_failure(line: Mapping[str, Any]) -> Iterator[Measurement]:
-    """Yield the numbers of a failure of a scorecard, from its repetitions."""
+def of_failure(line: Mapping[str, Any], limits: Mapping[str, float] = {}) -> Iterator[Measurement]:
+    """Yield the numbers of a failure of a scorecard, from its repetitions; `limits`: as in `of_losses`."""
     repeated: Dict[Tuple[str, str], List[Measurement]] = {}
     # without an effect nothing was moved: beside repetitions that had one, this is a number too
     touched = any(score["cluster"]["touched"] for score in line["scores"])
     for score in line["scores"]:
         of_cluster = _of_cluster(score["cluster"]) if touched else ()
-        for measurement in (*of_losses({**score, "name": line["name"]}), *of_cluster):
+        for measurement in (*of_losses({**score, "name": line["name"]}, limits), *of_cluster):
             repeated.setdefault((measurement.op, measurement.metric), []).append(measurement)
     for (op, metric), group in repeated.items():
         values = [measurement.value for measurement in group if measurement.value is not None]
@@ -286,6 +297,7 @@ def of_failure(line: Mapping[str, Any]) -> Iterator[Measurement]:
             median(values) if complete else None,
             n=sum(counts) if counts else None,
             repeats=tuple(values) if complete else None,
+            limit_ms=group[0].limit_ms,
         )
 
 

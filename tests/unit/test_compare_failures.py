@@ -1,0 +1,74 @@
+"""Rows of failures: what each side measured them by, and what some of their runs did not see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from impact_phases import FAULT, load, phase, recovery
+
+pytest.importorskip("scipy")
+
+from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.statistics.verdicts import Verdict
+from cbt_plugins.compare.table import Choice, Row, Rules, compare
+from cbt_plugins.results.recovery.impact import impact
+from cbt_plugins.results.run_record import Measurement, RunRecord, measurements, of_failure
+
+
+def run_with(name: str, numbers: List[Measurement], started: float = 0.0) -> RunRecord:
+    return RunRecord(name, name, "cbt-plugins", {"benchmark": "x"}, tuple(numbers), True, (), started=started)
+
+
+def row_of(base: List[List[Measurement]], new: List[List[Measurement]], metric: str, **rules: Any) -> Row:
+    """Compare runs that were made in turns."""
+    sides = [
+        Side(name, tuple(run_with(f"{name}{i}", numbers, 2000.0 * i + place) for i, numbers in enumerate(runs)))
+        for place, (name, runs) in enumerate((("old", base), ("young", new)))
+    ]
+    choice = Choice(phases=("*",), ops=("*",), metrics=(metric,))
+    return compare(sides[0], sides[1:], choice, Rules(**rules)).rows[0]
+
+
+def summary_of(tmp_path: Path, calm_s: float, objective: Dict[str, float]) -> Dict[str, Any]:
+    """Return a summary of a run with 40 s of requests that take 200 ms."""
+    calm = phase(tmp_path, load(-200, -100, 0.1, calm_s), name="no-failure", begin=-200.0)
+    slow = [*load(0, 20, 0.1, calm_s), *load(20, 60, 0.1, 0.2), *load(60, 100, 0.1, calm_s)]
+    section = impact([calm, phase(tmp_path, slow, name="hit")], recovery(FAULT), objective=objective)
+    failure = {"impact": section, "milestones": {"episodes": []}}
+    return {"phases": [], "failure": failure}
+
+
+@pytest.mark.parametrize(("objective", "verdict"), [({}, "inconclusive"), ({"p99_ms": 50.0}, "worse")])
+def test_bad_seconds_by_unlike_baselines_have_no_verdict(
+    tmp_path: Path, objective: Dict[str, float], verdict: str
+) -> None:
+    """The limits are 60 ms and 240 ms: the slower side has no bad second."""
+    of_sides = [list(measurements(summary_of(tmp_path, calm_s, objective))) for calm_s in (0.02, 0.08)]
+    of_sides = [[m for m in side if (m.op, m.metric) == ("total", "bad_s")] for side in of_sides]
+    if not objective:
+        assert [side[0].value for side in of_sides] == [40.0, 0.0]
+        assert [side[0].limit_ms for side in of_sides] == pytest.approx([60.0, 240.0], rel=0.03)
+    worse = [[[replace(side[0], value=level + i % 2)] for i in range(6)] for side, level in zip(of_sides, (40.0, 60.0))]
+    row = row_of(*worse, "bad_s")
+    assert row.verdict.value == verdict
+    assert ("other-limits" in {warning.code for warning in row.comparison.warnings}) == (not objective)
+
+
+def test_limits_within_the_margin_are_alike() -> None:
+    def side(limit: float, level: float) -> List[List[Measurement]]:
+        return [[Measurement("a failure", "total", "bad_s", level + i % 2, limit_ms=limit)] for i in range(6)]
+
+    base = side(60.0, 4.0)
+    assert row_of(base, side(62.0, 24.0), "bad_s").verdict is Verdict.WORSE
+    assert row_of(base, side(64.0, 24.0), "bad_s").verdict is Verdict.INCONCLUSIVE
+    assert row_of(base, side(64.0, 24.0), "bad_s", margin=0.1).verdict is Verdict.WORSE
+
+
+def test_repetitions_have_the_limit_of_their_run() -> None:
+    numbers: Dict[str, Any] = {"requests": 9, "bad_seconds": 3}
+    score = {"total": numbers, "ops": {}, "cluster": {"touched": False}}
+    (bad,) = [m for m in of_failure({"name": "x", "scores": [score]}, {"total": 60.0}) if m.metric == "bad_s"]
+    assert (bad.value, bad.limit_ms) == (3, 60.0)
