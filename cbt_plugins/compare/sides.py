@@ -194,7 +194,8 @@ class _Keeper:
         if run.all_keys is not None:
             return run
         run = without_series(run)
-        kept = tuple(measurement for measurement in run.measurements if self._takes(measurement.key))
+        # `unrecovered` reads the times that are missing
+        kept = tuple(m for m in run.measurements if self._takes(m.key) or (m.metric, m.value) == ("recovery_s", None))
         return replace(run, measurements=kept, all_keys=tuple(self._keys.setdefault(key, key) for key in run.keys))
 
 
@@ -338,21 +339,20 @@ def other_limits(
 
 
 def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:
-    """Return the runs without the time of an end of their recovery: the others are not a fair choice."""
+    """Return the runs without a number that needs the end of their recovery: the others are not a fair choice."""
     metric = METRICS[key[2]]
-    if metric.source not in (MetricSource.EPISODE, MetricSource.LOSSES) or metric.path[0] not in ("milestones", "back"):
+    if metric.source is not MetricSource.EPISODE and metric.path[:1] != ("back",):
         return ()
-    return tuple(
-        run
-        for run in runs
-        if any(m.key == key and m.value is None for m in run.measurements)
-    )
+    # the rate of a recovery may be unknown for other reasons
+    end = (*key[:2], "recovery_s") if metric.path[0] == "recovery" else key
+    return tuple(run for run in runs if any(m.key == end and m.value is None for m in run.measurements))
 
 
 def not_recovered(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:
-    """Return the warning about runs without a milestone of their recovery."""
-    without, title = len(unrecovered(runs, key)), METRICS[key[2]].title
-    text = f"{without} of {len(runs)} runs of the {side} side have no time {title}: not reached, or not seen"
+    """Return the warning about runs without a milestone of their recovery, or without its end."""
+    without, metric = len(unrecovered(runs, key)), METRICS[key[2]]
+    lacked = "end of the recovery" if metric.path[0] == "recovery" else f"time {metric.title}"
+    text = f"{without} of {len(runs)} runs of the {side} side have no {lacked}: not reached, or not seen"
     return (StatisticsWarning("unrecovered-runs", text),) if without else ()
 
 

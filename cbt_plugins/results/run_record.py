@@ -239,8 +239,8 @@ def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
     for metric in from_source(MetricSource.EPISODE):
         where, name = metric.path
         values, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
-        if name in values:  # None: not reached while it was watched
-            value = values[name]
+        if name in values:  # None: not reached while it was watched; so is the end of the work of recovery
+            value = values[name] if where == "milestones" or seconds.get("clean") is not None else None
             yield Measurement(phase, CLUSTER, metric.key, None if value is None else value * metric.factor, n=n)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
-from impact_phases import FAULT, load, phase, recovery
+from impact_phases import FAULT, MIB, T0, load, milestone, phase, recovery
 
 pytest.importorskip("scipy")
 
@@ -15,7 +15,7 @@ from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Row, Rules, compare
 from cbt_plugins.results.recovery.impact import impact
-from cbt_plugins.results.run_record import Measurement, RunRecord, measurements, of_failure
+from cbt_plugins.results.run_record import Measurement, RunRecord, measurements, of_episode, of_failure
 
 
 def run_with(name: str, numbers: List[Measurement], started: float = 0.0) -> RunRecord:
@@ -72,3 +72,42 @@ def test_repetitions_have_the_limit_of_their_run() -> None:
     score = {"total": numbers, "ops": {}, "cluster": {"touched": False}}
     (bad,) = [m for m in of_failure({"name": "x", "scores": [score]}, {"total": 60.0}) if m.metric == "bad_s"]
     assert (bad.value, bad.limit_ms) == (3, 60.0)
+
+
+def returned(clean_s: Optional[float]) -> Dict[str, Any]:
+    """Return an episode whose recovery was counted until it ended, or until nobody looked any longer."""
+    milestone_line = {**milestone("clean", None if clean_s is None else 60.0 + clean_s), "seconds": clean_s}
+    moved = {"bytes": 5 * MIB, "objects": 5, "objects_per_s": 2.5, "mib_per_s": 2.5}
+    about = {"kind": "return", "labels": ["a"], "begin": T0 + 60.0, "effect": True}
+    return {**about, "milestones": [milestone_line], "recovery": moved}
+
+
+def test_what_recovery_moved_is_unknown_without_its_end() -> None:
+    numbers = [{m.metric: m.value for m in of_episode(returned(clean_s))} for clean_s in (20.0, None)]
+    assert numbers[0] == {"recovery_s": 20.0, "moved_mib": 5.0, "recovery_obj_per_s": 2.5, "recovery_mib_per_s": 2.5}
+    assert numbers[1] == dict.fromkeys(numbers[0])
+
+
+@pytest.mark.parametrize(("clean_s", "moved"), [(20.0, 5.0), (None, None)])
+def test_a_repetition_that_did_not_recover_has_no_moved_bytes(
+    tmp_path: Path, clean_s: Optional[float], moved: Optional[float]
+) -> None:
+    episodes = recovery(FAULT)
+    episodes["episodes"][0].update(effect=False, recovery=None)
+    episodes["episodes"].append(returned(clean_s))
+    section = impact([phase(tmp_path, load(0, 100, 0.1, 0.01))], episodes, failure_of_phase={"hybrid": "node down"})
+    assert section["scores"][0]["cluster"] == {"touched": True, "recovery_s": clean_s, "moved_mib": moved}
+
+
+@pytest.mark.parametrize("metric", ["moved_mib", "recovery_obj_per_s"])
+def test_no_verdict_on_recoveries_of_which_some_did_not_end(metric: str) -> None:
+    def runs(*values: Optional[float]) -> List[List[Measurement]]:
+        names = (metric, "recovery_s")
+        return [[Measurement("a return", "cluster", name, value) for name in names] for value in values]
+
+    base = runs(40.0, 41.0, 42.0, 41.5, 40.5, 42.5)
+    assert row_of(base, runs(80.0, 81.0, 82.0, 81.5, 80.5, 82.5), metric).verdict is not Verdict.INCONCLUSIVE
+    row = row_of(base, runs(80.0, 81.0, 82.0, 81.5, 80.5, None), metric)
+    assert row.verdict is Verdict.INCONCLUSIVE
+    texts = {warning.code: warning.text for warning in row.comparison.new.warnings}
+    assert texts["unrecovered-runs"].startswith("1 of 6 runs of the new side have no end of the recovery")

@@ -70,17 +70,23 @@ def _cluster(episodes: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return {"touched": OSDs or PGs changed, "recovery_s": of the return, "moved_mib": of the failure and the return}.
     """
     returns = [episode for episode in episodes if episode["kind"] == "return"]
-    clean = [m["seconds"] for episode in returns for m in episode["milestones"] if m["name"] == "clean"]
     # without an effect nothing was moved; of an effect that no OSD map tells of, nobody has counted it
     changed = [episode for episode in episodes if episode["effect"] is not False]
     moved: List[Any] = [(episode["recovery"] or {}).get("bytes") for episode in changed]
     touched = bool(changed)
-    counted = bool(returns) and None not in moved
+    # what recovery moved after the last sample, or would have moved later, is not in the sum
+    ended = all(_seconds_until_clean(episode) is not None for episode in changed if episode["kind"] == "return")
+    counted = bool(returns) and ended and None not in moved
     return {
         "touched": touched,
-        "recovery_s": clean[-1] if clean else None,
+        "recovery_s": _seconds_until_clean(returns[-1]) if returns else None,
         "moved_mib": round(sum(moved) / 2**20, 3) if counted else None,
     }
+
+
+def _seconds_until_clean(episode: Mapping[str, Any]) -> Optional[float]:
+    """Return the time until all PGs were active+clean; None where it did not come, or was not seen."""
+    return next((m["seconds"] for m in episode["milestones"] if m["name"] == "clean"), None)
 
 
 def _numbers(cut: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
