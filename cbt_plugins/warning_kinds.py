@@ -225,7 +225,7 @@ _ALL = (
     _info("assumes-normal", "valid only if the logarithms of runs are about normally distributed"),
     _info("not-positive", "numbers are not all positive: differences are used instead of ratios"),
     WarningKind("no-base", "the base is 0, so there is no relative change"),
-    WarningKind("no-scatter", "all numbers of a side are the same"),
+    WarningKind("no-scatter", "the difference of the sides has no scatter"),
     WarningKind("tests-disagree", "the tests do not agree"),
     WarningKind("drift", "numbers rise or fall with time"),
     _info("autocorrelation", "neighbouring seconds resemble each other"),

@@ -34,6 +34,7 @@ from cbt_plugins.compare.statistics import (
     pooled_scatter,
 )
 from cbt_plugins.compare.statistics.runs import Times
+from cbt_plugins.compare.statistics.sequential import least_scatter
 from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
 from cbt_plugins.metrics import ALPHA, METRICS, TOTAL, Direction, Metric
@@ -372,7 +373,8 @@ class _Sides:
             allowed = -allowed
         if self.metric.additive:
             a, b = self._values
-            comparison = compare_differences(a + allowed, b, self.paired, self.confidence, self._times)
+            least = least_scatter(self.metric.margin)
+            comparison = compare_differences(a + allowed, b, self.paired, self.confidence, self._times, least)
             return replace(comparison, unit=self.metric.unit)
         limit = 1.0 + allowed
         half = tuple(max((measurement.bin for measurement in side), default=0.0) / 2 for side in (self.base, self.new))
@@ -415,11 +417,7 @@ def _sides(metric: str, case: Case, values: Tuple[Values, Values], rules: Rules)
     base_values, new_values = values
     base, new = _both(base_values, new_values) if rules.paired else (_present(base_values), _present(new_values))
     first, second = (
-        [
-            nan if run.started is None else run.started
-            for run, measurement in zip(runs, values)
-            if measurement is not None
-        ]
+        [nan if run.started is None else run.started for run, value in zip(runs, values) if value is not None]
         for runs, values in ((case.base, base_values), (case.new, new_values))
     )
     has_times = not rules.paired and not all(map(isnan, (*first, *second)))

@@ -44,6 +44,7 @@ from cbt_plugins.benchmarks.resilience import CATALOGUE
 from cbt_plugins.compare.allowance import Allowance
 from cbt_plugins.compare.gate import of_texts
 from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, decide_verdicts
+from cbt_plugins.compare.statistics.sequential import least_scatter
 from cbt_plugins.config.units import parse_percent
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record_reader import records_of
@@ -196,7 +197,8 @@ def against_limit(metric: str, limit: str, base: Sequence[float], new: Sequence[
     allowed = Allowance(parsed.share, parsed.rise).of(METRICS[metric], statistics.median(base))
     assert allowed is not None
     if METRICS[metric].additive:
-        return compare_differences([value + allowed for value in base], new)
+        least = least_scatter(METRICS[metric].margin)
+        return compare_differences([value + allowed for value in base], new, least=least)
     return compare_runs([value * (1 + allowed) for value in base], new)
 
 

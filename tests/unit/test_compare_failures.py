@@ -28,7 +28,7 @@ def row_of(base: List[List[Measurement]], new: List[List[Measurement]], metric: 
         Side(name, tuple(run_with(f"{name}{i}", numbers, 2000.0 * i + place) for i, numbers in enumerate(runs)))
         for place, (name, runs) in enumerate((("old", base), ("young", new)))
     ]
-    choice = Choice(phases=("*",), ops=("*",), metrics=(metric,))
+    choice = Choice(ops=("*",), metrics=(metric,))
     return compare(sides[0], sides[1:], choice, Rules(**rules)).rows[0]
 
 
@@ -111,3 +111,36 @@ def test_no_verdict_on_recoveries_of_which_some_did_not_end(metric: str) -> None
     assert row.verdict is Verdict.INCONCLUSIVE
     texts = {warning.code: warning.text for warning in row.comparison.new.warnings}
     assert texts["unrecovered-runs"].startswith("1 of 6 runs of the new side have no end of the recovery")
+
+
+def outages(*seconds: float) -> List[List[Measurement]]:
+    return [[Measurement("a failure", "total", "bad_s", value)] for value in seconds]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("runs", [3, 4, 5, 10])
+def test_an_outage_in_all_runs_of_one_side_is_worse(runs: int, paired: bool) -> None:
+    row = row_of(outages(*[0.0] * runs), outages(*[24.0] * runs), "bad_s", paired=paired)
+    assert row.verdict is Verdict.WORSE and row.comparison.change == 24.0
+    same = row_of(outages(*[24.0] * runs), outages(*[24.0] * runs), "bad_s", paired=paired)
+    assert same.verdict is Verdict.EQUIVALENT
+
+
+@pytest.mark.parametrize(("order", "way"), [("ABBA" * 5, "pairs"), ("AABB" * 4, "blocks"), ("ABBAB" * 3, "blocks")])
+def test_an_outage_in_all_runs_is_worse_in_turns(order: str, way: str) -> None:
+    sides = []
+    for name, value in (("A", 0.0), ("B", 24.0)):
+        places = [place for place, side in enumerate(order) if side == name]
+        records = [run_with(f"{name}{place}", outages(value)[0], 1000.0 * place) for place in places]
+        sides.append(Side(name, tuple(records)))
+    (row,) = compare(sides[0], sides[1:], Choice(ops=("*",), metrics=("bad_s",))).rows
+    assert (row.way, row.verdict) == (way, Verdict.WORSE)
+
+
+def test_an_outage_beside_many_other_rows_is_worse() -> None:
+    """The exact test of 5 and 5 runs gives no p that is small enough for 20 rows; the t test decides."""
+    def runs(seconds: float) -> List[List[Measurement]]:
+        others = [Measurement(f"f{i} failure", "total", "bad_s", 5.0) for i in range(19)]
+        return [[*outages(seconds)[0], *others]] * 5
+
+    assert row_of(runs(0.0), runs(24.0), "bad_s").verdict is Verdict.WORSE

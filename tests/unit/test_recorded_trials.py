@@ -21,11 +21,11 @@ def test_the_table_of_trust_is_made_of_the_recorded_scores() -> None:
     own, advertised = (part.splitlines() for part in alarms.split("bad_s=20%, longest_gap_s=+1s\n"))
     assert own[2:] == [
         "  gates between any two archives, both ways: 6; false alarms 0",
-        "  gates on repetitions drawn from all archives: 1000; false alarms 0.2 %",
+        "  gates on repetitions drawn from all archives: 1000; false alarms 0.1 %",
     ]
     assert advertised[0] == own[2] and advertised[1].endswith("1000; false alarms 0.5 %")
     assert "each with each in both directions: 6, with 0 false alarms" in document
-    assert "1000 gates on repetitions drawn from all archives, 0.2 % were false alarms" in document
+    assert "1000 gates on repetitions drawn from all archives, 0.1 % were false alarms" in document
     assert "`bad_s=20%` and `longest_gap_s=+1s` of each failure, 0.5 % were" in document
 
 

@@ -245,6 +245,11 @@ def test_differences_of_small_counts_keep_their_error(runs: int, paired: bool) -
     assert differ <= 0.08 * 200 and held >= 0.92 * 200
 
 
+def test_runs_of_which_most_are_alike_have_a_scatter() -> None:
+    found = compare_differences([0.0] * 8, [24.0, *[0.0] * 7])
+    assert (found.p, found.change_high) == (1.0, 0.0) and "no-scatter" not in codes(found)
+
+
 def test_differences_are_in_the_unit_of_the_values() -> None:
     found = compare_differences([0.0, 0, 1, 0, 0, 0], [5.0, 6, 4, 7, 6, 5])
     assert (found.change, found.change_low, found.change_high) == (5.0, 4.0, 6.0) and codes(found) == []

@@ -81,6 +81,7 @@ class TwoSides:
     run_blocks: List[Block]  # of interleaved runs, enough of them for a test; else []
     warnings: Tuple[StatisticsWarning, ...]
     in_unit: bool = False  # differences are compared, in the unit of the values
+    least: float = 0.0  # scatter of the runs of a side, for Student's t
 
     @cached_property
     def x(self) -> np.ndarray:
@@ -162,10 +163,12 @@ class RunAssumption(Assumption[TwoSides]):
         )
 
 
-def no_scatter(shift: Shift) -> List[StatisticsWarning]:
-    """Return the warning about sides of which each has one value only, if they are so."""
-    if shift.p is None or (shift.interval == (0.0, 0.0) and shift.p == 1):
-        return [StatisticsWarning("no-scatter", "all runs of a side have the same value: the noise is unknown")]
+def no_scatter(shift: Shift, sides: TwoSides) -> List[StatisticsWarning]:
+    """Return the warning about runs whose differences between the sides are all the same, if they are so."""
+    same = all(len(set(values.tolist())) == 1 for values in (sides.first, sides.second))
+    equal_pairs = sides.pairs is not None and not sides.pairs.any()
+    if shift.p is None or (shift.p == 1 and (same or equal_pairs)):
+        return [StatisticsWarning("no-scatter", "the difference of the sides has no scatter: the noise is unknown")]
     return []
 
 

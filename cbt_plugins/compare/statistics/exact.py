@@ -42,7 +42,7 @@ class Ranks(RunAssumption):
         return Estimate(float(np.median(values)), *ends, n, confidence)
 
     def warnings(self, shift: Shift, sides: TwoSides) -> List[StatisticsWarning]:
-        unknown = no_scatter(shift)
+        unknown = no_scatter(shift, sides)
         if unknown or shift.second is None or shift.p is None:
             return unknown
         exact = shift.p if shift.exact is None else shift.exact
@@ -77,7 +77,8 @@ class ExactBlocks(Ranks):
     def shift(self, sides: TwoSides) -> Shift:
         x, y, run_blocks = sides.x, sides.y, sides.run_blocks
         unequal = _unequal(sides)
-        t = student_shift(*(of_blocks if unequal else within_blocks)(x, y, run_blocks), sides.alpha, "t of blocks")
+        change = (of_blocks if unequal else within_blocks)(x, y, run_blocks, sides.least)
+        t = student_shift(*change, sides.alpha, "t of blocks")
         p = aligned_rank_p(x, y, run_blocks)
         exact = t._replace(p=p, method="exact aligned ranks", second=t.p, floor=blocks_floor(run_blocks))
         return _both(exact, t) if unequal else exact

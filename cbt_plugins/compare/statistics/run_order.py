@@ -132,27 +132,34 @@ def convolved(distributions: Sequence[np.ndarray]) -> np.ndarray:
     return reduce(np.convolve, distributions)
 
 
-def within_blocks(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[float, float, float]:
+def within_blocks(
+    x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block], least: float = 0.0
+) -> Tuple[float, float, float]:
     """Return new - base, its standard error and degrees of freedom: least squares with an effect of each block.
 
-    Montgomery, Design and Analysis of Experiments, chapter 4. With blocks of one pair it is the paired t.
+    Montgomery, Design and Analysis of Experiments, chapter 4. With blocks of one pair it is the paired t. `least`: the
+    scatter of runs is taken as so much at least.
     """
     weights = np.asarray([len(a) * len(b) / (len(a) + len(b)) for a, b in run_blocks])
     apart = np.asarray([y[b].mean() - x[a].mean() for a, b in run_blocks])
     change = float(weights @ apart / weights.sum())
     total = sum(float(((np.concatenate([x[a], y[b]]) - _mean(x[a], y[b])) ** 2).sum()) for a, b in run_blocks)
     freedom = len(x) + len(y) - len(run_blocks) - 1
-    left = max(0.0, total - change**2 * float(weights.sum()))
+    left = max(least**2 * freedom, total - change**2 * float(weights.sum()))
     return change, math.sqrt(left / freedom / float(weights.sum())), float(freedom)
 
 
-def of_blocks(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[float, float, float]:
+def of_blocks(
+    x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block], least: float = 0.0
+) -> Tuple[float, float, float]:
     """Return new - base, its standard error and degrees of freedom, by the differences of the blocks.
 
-    It also holds if one side scatters more.
+    It also holds if one side scatters more. `least`: as in `within_blocks`.
     """
     apart = np.asarray([y[b].mean() - x[a].mean() for a, b in run_blocks])
-    return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(run_blocks)), len(run_blocks) - 1.0
+    variance = float(np.mean([1 / len(a) + 1 / len(b) for a, b in run_blocks])) * least**2
+    scatter = math.sqrt(max(float(apart.var(ddof=1)), variance))
+    return float(apart.mean()), scatter / math.sqrt(len(run_blocks)), len(run_blocks) - 1.0
 
 
 def _mean(first: np.ndarray, second: np.ndarray) -> float:

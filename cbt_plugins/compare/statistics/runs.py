@@ -98,13 +98,19 @@ def compare_runs(
 
 
 def compare_differences(
-    base: Numbers, new: Numbers, paired: bool = False, confidence: float = 0.95, times: Optional[Times] = None
+    base: Numbers,
+    new: Numbers,
+    paired: bool = False,
+    confidence: float = 0.95,
+    times: Optional[Times] = None,
+    least: float = 0.0,
 ) -> Comparison:
     """Compare runs of values that may be 0, as counts are: `change` and its intervals are new - base, in their unit.
 
-    Otherwise as `compare_runs`.
+    `least`: tests by Student's t take the scatter of the runs of a side as so much at least, because equal counts do
+    not show that nothing scatters. Otherwise as `compare_runs`.
     """
-    return _compared(base, new, paired, confidence, (None, times), in_unit=True)
+    return _compared(base, new, paired, confidence, (None, times), least)
 
 
 def _compared(
@@ -113,9 +119,10 @@ def _compared(
     paired: bool,
     confidence: float,
     about: Tuple[Optional[Scatter], Optional[Times]],
-    in_unit: bool = False,
+    least: Optional[float] = None,
 ) -> Comparison:
-    scatter, times = about
+    """Return the comparison; with the least scatter of differences they are compared, and not ratios."""
+    (scatter, times), in_unit = about, least is not None
     if paired and len(base) != len(new):
         raise ValueError(f"pairs of {len(base)} and {len(new)} runs")
     estimates = estimate(base, confidence), estimate(new, confidence)
@@ -128,6 +135,7 @@ def _compared(
         run_blocks=_run_blocks((len(first), len(second)), None if paired else when, alpha),
         warnings=(*missing.values(), *(() if in_unit else _of_scale(logarithms, level))),
         in_unit=in_unit,
+        least=least or 0.0,
     )
     return assumption_of(ASSUMPTIONS, sides).compare(sides)
 

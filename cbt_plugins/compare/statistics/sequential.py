@@ -131,7 +131,9 @@ def _without_change(most: int) -> np.ndarray:
 
 
 def least_scatter(margin: float) -> float:
-    """Return the least scatter of differences: that of two means of two values each, rounded to whole margins.
+    """Return the least scatter of differences of two means of two values each, rounded to whole margins.
+
+    It is also that of single values.
 
     Margins are the units that are counted: 1 s, 1 request. Equal differences do not show that nothing scatters.
     """

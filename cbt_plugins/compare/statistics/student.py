@@ -53,7 +53,7 @@ class Student(RunAssumption):
         return Estimate(middle, min(low, middle), max(high, middle), n, confidence, (_normal([n]),))
 
     def warnings(self, shift: Shift, sides: TwoSides) -> List[StatisticsWarning]:
-        return no_scatter(shift) or [_normal(sides.counts)]
+        return no_scatter(shift, sides) or [_normal(sides.counts)]
 
 
 class PairedT(Student):
@@ -66,7 +66,7 @@ class PairedT(Student):
         pairs = sides.pairs
         assert pairs is not None
         n = len(pairs)
-        error = float(pairs.std(ddof=1)) / math.sqrt(n)
+        error = max(float(pairs.std(ddof=1)), math.sqrt(2) * sides.least) / math.sqrt(n)
         return student_shift(float(pairs.mean()), error, n - 1, sides.alpha, "paired t")
 
 
@@ -79,7 +79,7 @@ class WelchT(Student):
     def shift(self, sides: TwoSides) -> Shift:
         x, y = sides.x, sides.y
         n, m = len(x), len(y)
-        parts = float(x.var(ddof=1)) / n, float(y.var(ddof=1)) / m
+        parts = tuple(max(float(side.var(ddof=1)), sides.least**2) / len(side) for side in (x, y))
         error, freedom = math.sqrt(sum(parts)), 0.0
         if error > DIGITS:
             freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1))
