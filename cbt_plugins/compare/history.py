@@ -176,25 +176,55 @@ def _rounded_down(share: float) -> float:
 def _track(
     key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, look: _LookOptions
 ) -> Track:
-    run_values = [(run, value) for run, value in zip(runs, values) if value is not None]
+    places = [place for place, value in enumerate(values) if value is not None]
     points = []
-    if len(run_values) >= FEWEST:
-        points = change_points([value for _, value in run_values], alpha, look.seed, look.settled)
-    cuts = [0, *(point.index for point in points), len(run_values)]
-    levels = [[run for run, _ in run_values[begin:end]] for begin, end in zip(cuts, cuts[1:])]
+    if len(places) >= FEWEST:
+        points = change_points([value for value in values if value is not None], alpha, look.seed, look.settled)
+    cuts = [0, *(point.index for point in points), len(places)]
+    levels = [_level_of(runs, values, places, level) for level in zip(cuts, cuts[1:])]
     changes = []
     for point, both in zip(points, zip(levels, levels[1:])):
-        before, after = both[0][-1], both[1][0]
+        before, after = both[0].runs[-1], both[1].runs[0]
         differences = tuple(differing([before], [after]))
-        sides = [_level_warnings(name, runs, key) for name, runs in zip(("before", "after"), both)]
-        forbidden = any(2 * warned >= len(runs) for (_, warned), runs in zip(sides, both))
+        sides = [_level_warnings(name, level, key) for name, level in zip(("before", "after"), both)]
+        forbidden = any(2 * warned >= level.size for (_, warned), level in zip(sides, both))
         warnings = tuple(warning for level_warnings, _ in sides for warning in level_warnings)
         changes.append(LevelChange(before, after, point.before, point.after, point.p, differences, warnings, forbidden))
     return Track(*key, tuple(values), tuple(changes))
 
 
-def _level_warnings(name: str, runs: Sequence[RunRecord], key: Key) -> Tuple[List[LevelWarning], int]:
-    """Return the warnings of a level's runs that forbid a verdict, each kind once, and how many runs have any."""
+class _LevelRuns(NamedTuple):
+    """The runs of a level, and the runs of its time that have no number: those with a number are no fair choice."""
+
+    runs: List[RunRecord]
+    without: List[RunRecord]
+
+    @property
+    def size(self) -> int:
+        return len(self.runs) + len(self.without)
+
+
+def _level_of(
+    runs: Sequence[RunRecord], values: Sequence[Optional[float]], places: Sequence[int], level: Tuple[int, int]
+) -> _LevelRuns:
+    """Return a level, from its first to behind its last one of `places`, the places of the runs with a number.
+
+    A run without a number belongs to the level after it, but for those before the first number, which may have been
+    measured later only; the last level lasts until the last run of all.
+    """
+    begin, end = level
+    low = places[begin - 1] + 1 if begin else min(places, default=0)
+    high = places[end - 1] + 1 if 0 < end < len(places) else len(runs)
+    without = [run for run, value in zip(runs[low:high], values[low:high]) if value is None and run.usable]
+    return _LevelRuns([runs[place] for place in places[begin:end]], without)
+
+
+def _level_warnings(name: str, level: _LevelRuns, key: Key) -> Tuple[List[LevelWarning], int]:
+    """Return the warnings of a level's runs that forbid a verdict, each kind once, and how many runs have any.
+
+    A run without a number is one of them.
+    """
+    runs = level.runs
     having = [
         [warning for warning in run.warnings if forbids_verdict(warning.code, key[2]) and warning.is_about(*key[:2])]
         for run in runs
@@ -203,8 +233,11 @@ def _level_warnings(name: str, runs: Sequence[RunRecord], key: Key) -> Tuple[Lis
     for each in having:
         for code, text in {warning.code: warning.text for warning in each}.items():
             texts_by_code.setdefault(code, []).append(text)
-    warnings = [LevelWarning(code, name, len(texts), len(runs), texts[0]) for code, texts in texts_by_code.items()]
-    return warnings, sum(map(bool, having))
+    warnings = [LevelWarning(code, name, len(texts), level.size, texts[0]) for code, texts in texts_by_code.items()]
+    if level.without:
+        code = "unrecovered-runs" if unrecovered(tuple(level.without), key) else "missing-values"
+        warnings.append(LevelWarning(code, name, len(level.without), level.size, "no number"))
+    return warnings, sum(map(bool, having)) + len(level.without)
 
 
 HEAD = ("phase", "op", "metric", "unit", "from", "release", "before", "after", "change", "p", "")
@@ -229,9 +262,22 @@ def blocks(histories: Sequence[History]) -> List[Block]:
             Notes("warnings", tuple(_warnings_of_history(history))),
         ]
         if not changes:
-            parts.append(Words(("no level change found",)))
+            parts.append(Words((no_change_text(history),)))
         parts.append(Words((_promise(history),)))
     return parts
+
+
+def no_change_text(history: History) -> str:
+    """Return that no level has changed; where the last runs have no number, that nobody knows their level."""
+    usable = [run.usable for run in history.runs]
+    unknown = {}
+    for track in history.tracks:
+        values = [value for value, is_usable in zip(track.values, usable) if is_usable]
+        number_of_last = next((i for i, value in enumerate(reversed(values)) if value is not None), 0)
+        if number_of_last >= SHORTEST:
+            unknown[f"{track.phase} {track.op} {METRICS[track.metric].title}"] = number_of_last
+    rows = "; ".join(f"the last {runs} runs have no number of {row}" for row, runs in unknown.items())
+    return f"no level change found among runs that have a number; {rows}" if rows else "no level change found"
 
 
 def _promise(history: History) -> str:

@@ -54,11 +54,18 @@ def history_page(histories: Sequence[History]) -> str:
         runs,
         "history",
         history.blocks(histories),
-        first(sentences) or [Sentence("No level change found.", "equivalent")],
+        first(sentences) or [_no_change(histories)],
         [chart_of(owner, track, owner.case if len(histories) > 1 else "") for owner, track in charted],
         f"Each dot is a run, each line a level. Shown: {len(charted)} of {len(changed) + len(steady)} series, series "
         "with changes first; the tables have all series.",
     )
+
+
+def _no_change(histories: Sequence[History]) -> Sentence:
+    """Return that no level has changed, or that the last runs of a series have no number."""
+    texts = dict.fromkeys(history.no_change_text(owner) for owner in histories)
+    text = next((text for text in texts if "; " in text), "")
+    return Sentence(f"N{text[1:]}.", "inconclusive") if text else Sentence("No level change found.", "equivalent")
 
 
 def name_of(track: Track) -> str:

@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from compare_records import noise, record, warning
 
-from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
+from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, no_change_text, table
 from cbt_plugins.compare.table import Choice
 from cbt_plugins.formatting.formats.terminal import Terminal
-from cbt_plugins.report.text_page import sentence_of
+from cbt_plugins.report.text_page import history_page, sentence_of
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -84,6 +84,31 @@ def test_nights_that_did_not_recover_are_counted() -> None:
     )
     assert told in " ".join(Terminal().text(blocks([one(runs)])).split())
     assert "unrecovered" not in Terminal().text(blocks([one(runs[:12])]))
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(range(0), "better"), (range(12, 24, 2), "inconclusive")])
+def test_a_level_of_which_half_of_the_runs_did_not_recover_has_no_verdict(lost: range, verdict: str) -> None:
+    key = ("kill failure", "cluster", "recovery_s")
+    values = noise(1.0, 24, scatter=0.01, seed=1)
+    runs = [
+        record({key: None if i in lost else its * (100 if i < 12 else 60)}, started=i * DAY)
+        for i, its in enumerate(values)
+    ]
+    (track,) = one(runs).tracks
+    (change,) = track.changes
+    assert track.verdict(change) == verdict
+    warnings = [(its.code, its.level, its.runs, its.of) for its in change.warnings]
+    assert warnings == ([("unrecovered-runs", "after", 6, 12)] if lost else [])
+
+
+def test_last_runs_without_a_number_are_no_steady_level() -> None:
+    key = ("kill failure", "cluster", "recovery_s")
+    values = noise(100, 20, scatter=0.01, seed=1)
+    for lost, text in ((8, "among runs that have a number; the last 8 runs have no number of kill"), (0, "found")):
+        runs = [record({key: its if i < 20 - lost else None}, started=i * DAY) for i, its in enumerate(values)]
+        history = one(runs)
+        assert text in no_change_text(history) and (";" in no_change_text(history)) == bool(lost)
+        assert ("No level change found." in history_page([history])) == (not lost)
 
 
 def test_a_change_of_a_number_that_may_be_0_is_a_difference() -> None:
