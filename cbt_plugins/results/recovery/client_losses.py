@@ -33,7 +33,10 @@ def losses(
     `recovery.milestones`.
     """
     episodes = recovery.get("episodes") or ()
-    ends = [*(float(math.floor(episode["begin"])) for episode in episodes[1:]), math.inf]
+    # at least a second, which the next one has too if it begins in the same second
+    pairs = zip(episodes, episodes[1:])
+    ends = [float(max(math.floor(e["begin"]) + 1, math.floor(following["begin"]))) for e, following in pairs]
+    ends.append(math.inf)
     lines = []
     for episode, end in zip(episodes, ends):
         cut = list(_cut(parts, math.floor(episode["begin"]), end))

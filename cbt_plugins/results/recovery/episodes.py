@@ -9,8 +9,10 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.results.attempts_in_events import Attempt, attempts, broken_off
 
-#: undos that begin within so many seconds after the one before has ended are one return
-ONE_RETURN = 30.0
+#: undos that begin within so many seconds after the one before has ended are one return: one command undoes them
+ONE_RETURN = 2.0
+#: ... or within so many seconds after the one before has begun, if that has not ended
+_NOT_ENDED = 30.0
 #: seconds before its undo from which on a fault that ends by itself is worth a warning
 EARLY = 1.0
 #: seconds of a phase in which a fault that was injected again is in force, to be a failure in it
@@ -71,7 +73,7 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
             if at is not None and all_episodes[at].kind == "failure":
                 all_episodes[at] = replace(all_episodes[at], until=t)
             before = all_episodes[-1] if all_episodes else None
-            if before and before.kind == "return" and t - (before.done or before.begin) < ONE_RETURN:
+            if before and before.kind == "return" and _is_same_return(before, t):
                 both = (*before.labels, *(() if label in before.labels else (label,)))
                 all_episodes[-1] = replace(before, labels=both, osds=_both(before.osds, osds), done=None)
             else:
@@ -112,6 +114,11 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         for episode, (end, why) in zip(all_episodes, ends)
     ]
     return list(_injected_again(ended, list(attempts(events))))
+
+
+def _is_same_return(before: Episode, t: float) -> bool:
+    """Return whether an undo that begins at `t` belongs to the return before it."""
+    return t - before.begin < _NOT_ENDED if before.done is None else t - before.done < ONE_RETURN
 
 
 def _end_of_run(events: Sequence[Mapping[str, Any]], episode: Episode, last: float) -> Tuple[float, str]:
