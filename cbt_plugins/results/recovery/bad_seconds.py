@@ -87,8 +87,21 @@ def bad_seconds(aggregates: PhaseAggregates, limits: Mapping[str, SecondLimits])
             list(timeline.blocks.values()) if op == TOTAL else [timeline.blocks[op]] if op in timeline.blocks else []
         )
         if seconds is not None:
-            bad[op] = _too_late(seconds, blocks, limit) | _failed(seconds, limit) | _silent(seconds, limit)
+            silent = _silent(seconds, limit, dry_requests(aggregates, op))
+            bad[op] = _too_late(seconds, blocks, limit) | _failed(seconds, limit) | silent
     return bad
+
+
+def dry_requests(aggregates: PhaseAggregates, op: str) -> int:
+    """Return how often an operation of a phase found no object; of TOTAL, if each operation of the mix ran dry."""
+    dry: Dict[str, int] = {}
+    for job in aggregates.phase.jobs:
+        for dry_op, requests in (job.driver_end.get("dry") or {}).items():
+            dry[dry_op] = dry.get(dry_op, 0) + int(requests)
+    mix = aggregates.phase.mix
+    if op == TOTAL:
+        return sum(dry.values()) if mix and all(dry.get(mix_op) for mix_op in mix) else 0
+    return dry.get(op, 0)
 
 
 def _too_late(seconds: Seconds, blocks: Sequence[Blocks], limit: SecondLimits) -> np.ndarray:
@@ -108,10 +121,10 @@ def _failed(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
     return np.asarray((failed > 0) & (n < limit.success_rate * (n + failed)))
 
 
-def _silent(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
+def _silent(seconds: Seconds, limit: SecondLimits, dry: int) -> np.ndarray:
     """Return the seconds of silences that are no chance, by the rate of the baseline, or else that of the phase.
 
-    A phase without any success, and without a baseline, is one silence.
+    `dry`: requests that are not missing, because there was no object for them. A phase without any success, and without a baseline, is one silence.
     """
     grid = seconds.grid
     own = int(seconds.sums["n"].sum()) / max(1.0, grid.length) or math.inf
@@ -119,7 +132,7 @@ def _silent(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
     silent = np.zeros(grid.seconds, bool)
     silent[[second - grid.first for second in seconds.silent()]] = True
     for begin, end in runs(silent):
-        silent[begin:end] = per_s * (end - begin) >= least_missed(grid.length)
+        silent[begin:end] = per_s * (end - begin) - dry >= least_missed(grid.length)
     return silent
 
 

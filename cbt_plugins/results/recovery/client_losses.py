@@ -12,7 +12,7 @@ from cbt_plugins.formatting import count, percent, plain, several, short_percent
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.phase_warnings import EXACT_MIX
-from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, runs
+from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, dry_requests, runs
 from cbt_plugins.results.recovery.endpoint_loads import failed_and_loads, load_texts
 from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, merged_numbers
@@ -98,7 +98,8 @@ def _numbers(cut: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, 
     numbers = _with_ratios(merged_numbers(cut, base), base)
     for op, line in [(TOTAL, numbers["total"]), *numbers["ops"].items()]:
         ended = line["requests"] + line["errors"] + (unstarted if op == TOTAL else 0)
-        due = _due(ended, _scheduled(cut, op), None if ended else _usual(base, op, numbers["seconds"]))
+        dry = sum(dry_requests(part.aggregates, op) for part in cut)
+        due = _due(ended, _scheduled(cut, op), None if ended else _usual(base, op, numbers["seconds"], dry))
         line["availability"] = round(line["requests"] / due, 6) if due else None
     return {
         "begin": begin,
@@ -179,18 +180,17 @@ def _scheduled(parts: Sequence[LoadPart], op: str) -> Optional[_Expected]:
             rate = loops[work].asked_rate * max(0.0, shares[op] - EXACT_MIX) / sum(shares.values())
         else:
             return None
-        dry = sum(int((job.driver_end.get("dry") or {}).get(op) or 0) for job in aggregates.phase.jobs)
-        requests += max(0.0, rate * (stretch.end - stretch.start) - dry)
+        requests += max(0.0, rate * (stretch.end - stretch.start) - dry_requests(aggregates, op))
     return _Expected(requests, math.sqrt(requests)) if requests else None
 
 
-def _usual(base: Optional[Mapping[str, Any]], op: str, seconds: float) -> Optional[_Expected]:
-    """Return the requests that the baseline had in so much time; None where it had none."""
+def _usual(base: Optional[Mapping[str, Any]], op: str, seconds: float, dry: int) -> Optional[_Expected]:
+    """Return the requests that the baseline had in so much time, without those that found no object; None: none."""
     line = base and (base["total"] if op == TOTAL else base["ops"].get(op))
     if not base or not line or not line["requests"]:
         return None
     requests = seconds * line["requests"] / base["seconds"]
-    return _Expected(requests, math.sqrt(requests + requests**2 / line["requests"]))
+    return _Expected(max(0.0, requests - dry), math.sqrt(requests + requests**2 / line["requests"]))
 
 
 class _Load(NamedTuple):
