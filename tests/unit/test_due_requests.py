@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping
 
 import pytest
-from impact_phases import FAULT, load, phase, recovery
+from impact_phases import FAULT, T0, load, phase, recovery
 
 from cbt_plugins.results.archive import ArchivedLoop
 from cbt_plugins.results.recovery.impact import impact
@@ -41,3 +41,40 @@ def test_a_phase_whose_only_operation_has_no_objects_has_lost_nothing(tmp_path: 
     ops = load(0, 20, 0.1, 0.01, op="DELETE")
     section = impact([phase(tmp_path, ops, mix={"DELETE": 100.0}, driver_end=ends, **OPEN)], recovery(FAULT))
     assert numbers(section, "a failure") == {"total": lost, "DELETE": lost}
+
+
+RETURN = ("return", 70.0, 100.0, {"undone": 70.5, "all-up": 71.0})
+
+
+def unstarted_loop(unstarted: int) -> Dict[str, Any]:
+    loop = ArchivedLoop("", 8, 10.0, unstarted=unstarted)
+    ends = {"began": T0 - 1, "ended": T0 + 100, "issued": {"GET": 1000 - unstarted}}
+    return {**OPEN, "loops": (loop,), "driver_end": ends, "mix": {"GET": 100.0}}
+
+
+def test_a_request_that_never_started_is_lost_in_the_failure_or_in_the_return(tmp_path: Path) -> None:
+    """No request ends from 20 to 70; those of this time never start, and those of the return do."""
+    ops = [*load(0, 20, 0.1, 0.01), *load(70, 100, 0.1, 0.01)]
+    events = recovery(("failure", 20.0, 70.0, FAULT[3]), RETURN)
+    section = impact([phase(tmp_path, ops, **unstarted_loop(500))], events)
+    availabilities = {name: numbers(section, name)["total"][1] for name in ("a failure", "a return")}
+    assert availabilities == {"a failure": 0.0, "a return": 1.0}
+    (whole,) = impact([phase(tmp_path, ops, **unstarted_loop(500))], recovery(("failure", 20.0, 100.0, FAULT[3])))[
+        "episodes"
+    ]
+    assert whole["total"]["availability"] == pytest.approx(300 / 800)
+
+
+def test_requests_too_few_to_be_missing_by_the_rate_are_lost_where_the_phase_ends(tmp_path: Path) -> None:
+    ops = [*load(0, 20, 0.1, 0.01), *load(20, 70, 1 / 8.4, 0.01), *load(70, 100, 0.1, 0.01)]
+    events = recovery(("failure", 20.0, 70.0, FAULT[3]), RETURN)
+    section = impact([phase(tmp_path, ops, **unstarted_loop(80))], events)
+    availabilities = [numbers(section, name)["total"][1] for name in ("a failure", "a return")]
+    assert availabilities == [1.0, pytest.approx(300 / 380, abs=1e-6)]
+
+
+def test_few_requests_that_never_started_are_lost(tmp_path: Path) -> None:
+    """Too few for the rate to show that they are missing."""
+    ops = [*load(0, 98, 0.1, 0.01)]
+    section = impact([phase(tmp_path, ops, **unstarted_loop(20))], recovery(("failure", 20.0, 100.0, FAULT[3])))
+    assert numbers(section, "a failure")["total"][1] == pytest.approx(780 / 800)

@@ -124,7 +124,8 @@ def _failed(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
 def _silent(seconds: Seconds, limit: SecondLimits, dry: int) -> np.ndarray:
     """Return the seconds of silences that are no chance, by the rate of the baseline, or else that of the phase.
 
-    `dry`: requests that are not missing, because there was no object for them. A phase without any success, and without a baseline, is one silence.
+    `dry`: requests that are not missing, because there was no object for them. A phase without any success, and without
+    a baseline, is one silence.
     """
     grid = seconds.grid
     own = int(seconds.sums["n"].sum()) / max(1.0, grid.length) or math.inf

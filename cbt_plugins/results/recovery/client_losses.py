@@ -38,11 +38,15 @@ def losses(
     ends = [float(max(math.floor(e["begin"]) + 1, math.floor(following["begin"]))) for e, following in pairs]
     ends.append(math.inf)
     lines = []
+    phase, lost = "", 0
     for episode, end in zip(episodes, ends):
         cut = list(_cut(parts, math.floor(episode["begin"]), end))
         if cut and is_planned(episode):
             about = {"name": rows_of(episode), "kind": episode["kind"], "labels": list(episode["labels"])}
-            lines.append({**about, **_numbers(cut, episode["begin"], base)})
+            lost = lost if cut[0].aggregates.phase.name == phase else 0
+            lines.append({**about, **_numbers(cut, episode["begin"], base, lost)})
+            ended = lines[-1]["total"]["requests"] + lines[-1]["total"]["errors"]
+            phase, lost = cut[-1].aggregates.phase.name, lost + _due(ended, _scheduled(cut, TOTAL)) - ended
             lines[-1].update(failed_and_loads(parts, cut, episode["begin"], base))
     return lines
 
@@ -92,12 +96,18 @@ def _seconds_until_clean(episode: Mapping[str, Any]) -> Optional[float]:
     return next((m["seconds"] for m in episode["milestones"] if m["name"] == "clean"), None)
 
 
-def _numbers(cut: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
-    """Return the losses of clients in these parts, from `begin` on."""
+def _numbers(
+    cut: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, Any]], lost_before: int = 0
+) -> Dict[str, Any]:
+    """Return the losses of clients in these parts, from `begin` on.
+
+    `lost_before`: requests of the phase that were due by the rate before `begin`, and did not end before it. They may
+    never have started.
+    """
     gateways, unstarted = _gateways(cut), sum(_unstarted(part) for part in cut)
     numbers = _with_ratios(merged_numbers(cut, base), base)
     for op, line in [(TOTAL, numbers["total"]), *numbers["ops"].items()]:
-        ended = line["requests"] + line["errors"] + (unstarted if op == TOTAL else 0)
+        ended = line["requests"] + line["errors"] + (max(0, unstarted - lost_before) if op == TOTAL else 0)
         dry = sum(dry_requests(part.aggregates, op) for part in cut)
         due = _due(ended, _scheduled(cut, op), None if ended else _usual(base, op, numbers["seconds"], dry))
         line["availability"] = round(line["requests"] / due, 6) if due else None
