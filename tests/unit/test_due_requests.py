@@ -9,6 +9,7 @@ import pytest
 from impact_phases import FAULT, T0, load, phase, recovery
 
 from cbt_plugins.results.archive import ArchivedLoop
+from cbt_plugins.results.recovery.client_losses import loss_sentences
 from cbt_plugins.results.recovery.impact import impact
 
 OPEN = {"cbt_load": True, "rate_limit": 10.0, "loops": (ArchivedLoop("", 8, 10.0),), "rate": 10.0}
@@ -78,3 +79,17 @@ def test_few_requests_that_never_started_are_lost(tmp_path: Path) -> None:
     ops = [*load(0, 98, 0.1, 0.01)]
     section = impact([phase(tmp_path, ops, **unstarted_loop(20))], recovery(("failure", 20.0, 100.0, FAULT[3])))
     assert numbers(section, "a failure")["total"][1] == pytest.approx(780 / 800)
+
+
+@pytest.mark.parametrize("key", ["success_rate", "PUT/success_rate"])
+def test_a_rare_operation_is_judged_by_its_success_rate_alone(tmp_path: Path, key: str) -> None:
+    """Too few PUTs for a p99 of the baseline; from 20 on all of them fail."""
+    failed = load(20, 100, 1.0, 0.01, op="PUT", error="http: 503")
+    ops = [*load(0, 100, 0.1, 0.01), *load(0, 20, 1.0, 0.01, op="PUT"), *failed]
+    for objective, bad in (({key: 0.999}, 80), ({}, None)):
+        section = impact([phase(tmp_path, ops)], recovery(FAULT), objective=objective)
+        assert numbers(section, "a failure")["PUT"] == (0, 0.0, bad)
+        limit = section["objective"].get("PUT")
+        assert limit == ({"p99_ms": None, "success_rate": 0.999, "given": False} if objective else None)
+        (text,) = [text for text in loss_sentences(section) if text.startswith("bad second")]
+        assert "PUT" not in text and "99.9 %" in text

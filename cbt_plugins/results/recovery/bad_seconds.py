@@ -25,15 +25,15 @@ _HIGHEST = 1e9
 class SecondLimits:
     """What a second of an operation, or of all, must keep."""
 
-    bucket: int  # coarse bucket of latencies: p99 must be below it
+    bucket: Optional[int]  # coarse bucket of latencies: p99 must be below it; None: no limit of p99
     success_rate: float
     given: bool  # p99 in the file; else DEFAULT_P99_FACTOR times that of the baseline
     per_s: Optional[float]  # requests/s of the baseline; None: it has none that succeeded
 
     @property
-    def p99_ms(self) -> float:
+    def p99_ms(self) -> Optional[float]:
         """The latency from which on a p99 is too high: the limit, rounded up to the next bucket, by up to 1.6 %."""
-        return lowest_of(self.bucket) / _MS
+        return None if self.bucket is None else lowest_of(self.bucket) / _MS
 
     def plain(self) -> Dict[str, Any]:
         return {P99: self.p99_ms, SUCCESS_RATE: self.success_rate, "given": self.given}
@@ -42,7 +42,8 @@ class SecondLimits:
 def second_limits(
     objective: Mapping[str, Any], base: Optional[Mapping[str, Any]], ops: Iterable[str]
 ) -> Dict[str, SecondLimits]:
-    """Return the limits of all operations together and of each one; of one that has no p99 to be judged by, none.
+    """Return the limits of all operations together and of each one; of one without a limit of p99 and without an
+    objective, none.
 
     `objective`: as in the file, by metric or operation/metric; a metric without an operation is about each one.
     """
@@ -51,10 +52,10 @@ def second_limits(
         given, line = _number(objective, op, P99), _line_of(base, op)
         usual = line.get(P99)
         ms = given if given is not None else None if usual is None else DEFAULT_P99_FACTOR * usual
-        if ms is not None:
-            success = _number(objective, op, SUCCESS_RATE)
+        success = _number(objective, op, SUCCESS_RATE)
+        if ms is not None or success is not None:
             per_s = line["requests"] / base["seconds"] or None if base and line else None
-            bucket = coarse_bucket(round(ms * _MS))
+            bucket = None if ms is None else coarse_bucket(round(ms * _MS))
             rate = DEFAULT_SUCCESS_RATE if success is None else success
             limits[op] = SecondLimits(bucket, rate, given is not None, per_s)
     return limits
@@ -107,6 +108,8 @@ def dry_requests(aggregates: PhaseAggregates, op: str) -> int:
 def _too_late(seconds: Seconds, blocks: Sequence[Blocks], limit: SecondLimits) -> np.ndarray:
     """Return the seconds whose p99, the nearest rank of all operations' latencies, is too high."""
     grid, q = seconds.grid, METRICS[P99].quantile or 0.0
+    if limit.bucket is None:
+        return np.zeros(grid.seconds, bool)
     n, late = (
         sum((each.at_least(bucket) for each in blocks), np.zeros(grid.block_bins, np.int64))
         for bucket in (0, limit.bucket)

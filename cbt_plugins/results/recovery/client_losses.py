@@ -288,13 +288,14 @@ def loss_sentences(impact_section: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of a bad second, and the losses that only all operations of a failure or return have."""
     limits = impact_section.get("objective") or {}
     if limits:
-        latencies = ", ".join(f"{op} {plain(limit[P99])} ms" for op, limit in limits.items())
+        of_p99 = {op: limit[P99] for op, limit in limits.items() if limit[P99] is not None}
+        latencies = ", ".join(f"{op} {plain(ms)} ms" for op, ms in of_p99.items())
         by_file = any(limit["given"] for limit in limits.values())
         source = "the objective of the file" if by_file else f"{DEFAULT_P99_FACTOR:g} times the p99 of the baseline"
         success = " or ".join(dict.fromkeys(short_percent(limit[SUCCESS_RATE]) for limit in limits.values()))
+        too_late = f"p99 of {latencies} or more ({source}), " if latencies else ""
         yield (
-            f"bad second: p99 of {latencies} or more ({source}), success of less than {success}, "
-            "or no success for longer than chance explains"
+            f"bad second: {too_late}success of less than {success}, or no success for longer than chance explains"
         )
     for line in impact_section.get("episodes") or ():
         back = line["back"]
