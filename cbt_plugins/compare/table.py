@@ -353,8 +353,11 @@ class _Sides:
 
     @property
     def repeated(self) -> bool:
-        """Whether there is one run each, which repeats what is measured: its repetitions are compared."""
-        return self.single and not self.paired and bool(self.base[0].repeats and self.new[0].repeats)
+        """Whether repetitions in one run each are compared, and not their medians by a known scatter of runs."""
+        if not self.single or self.paired or not (self.base[0].repeats and self.new[0].repeats):
+            return False
+        medians = [measurement.value or 0.0 for measurement in (*self.base, *self.new)]
+        return self.scatter is None or self.metric.additive or min(medians) <= 0
 
     @property
     def counts(self) -> Tuple[int, int]:

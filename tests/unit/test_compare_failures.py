@@ -144,3 +144,17 @@ def test_an_outage_beside_many_other_rows_is_worse() -> None:
         return [[*outages(seconds)[0], *others]] * 5
 
     assert row_of(runs(0.0), runs(24.0), "bad_s").verdict is Verdict.WORSE
+
+
+@pytest.mark.parametrize("repetitions", [1, 2, 5])
+def test_repetitions_do_not_make_a_known_scatter_smaller(repetitions: int) -> None:
+    """A change of 1.5 standard deviations of a difference of two runs."""
+    def side(level: float) -> List[List[Measurement]]:
+        repeats = tuple(level * (1 + 0.001 * i) for i in range(repetitions))
+        return [[Measurement("node down", "total", "p99_ratio", level, repeats=repeats)]]
+
+    row = row_of(side(2.0), side(2.0 * 1.53), "p99_ratio", scatter={"p99_ratio": 0.2})
+    assert (row.way, row.runs) == ("values", (1, 1)) and row.verdict is Verdict.INCONCLUSIVE
+    assert row.comparison.p == pytest.approx(0.133, abs=0.01)
+    assert row_of(side(2.0), side(4.0), "p99_ratio", scatter={"p99_ratio": 0.2}).verdict is Verdict.WORSE
+    assert row_of(side(2.0), side(3.0), "p99_ratio").way == "repetitions"
