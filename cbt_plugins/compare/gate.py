@@ -23,8 +23,12 @@ from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Word
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction, MetricSource
 from cbt_plugins.results.run_record import Key
 
-_FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
+_FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
 _RISE = re.compile(r"\s*\+\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
+#: metrics that are never above 1
+_SHARES = ("success_rate", "availability")
+#: sources of the metrics that only failures and returns have
+_OF_FAILURES = (MetricSource.EPISODE, MetricSource.LOSS, MetricSource.LOSSES)
 #: of a limit as one text: "GET.p99_ms=10%", "success_rate>=0.999"
 _TEXT = re.compile(r"(?P<key>[^<>=]+?)\s*(?P<sign><=|>=|=)(?P<value>.*)\Z", re.DOTALL)
 
@@ -145,35 +149,65 @@ def of_file(path: Path) -> List[Limit]:
 
 
 def limit(key: str, value: str) -> Limit:
-    """Parse "[[PHASE.]OPERATION.]METRIC" and "10%", "+1s", "<=50" or ">=0.999". Raises ValueError."""
+    """Parse "[[PHASE.]OPERATION.]METRIC" and "10%", "+1s", "<=50ms" or ">=0.999". Raises ValueError."""
     *place, metric = key.strip().split(".")
     if metric not in METRICS:
         near = difflib.get_close_matches(metric, METRICS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the metrics are {', '.join(METRICS)}"
         raise ValueError(f"unknown metric {metric}: {hint}")
-    # names of failures and returns have a space, operations have none
     everything = CLUSTER if METRICS[metric].source is MetricSource.EPISODE else TOTAL
-    op = everything if place and " " in place[-1] else place.pop() if place else None
+    op = everything if place and _names_failure(place[-1], metric) else place.pop() if place else None
     template = Limit(value.strip(), ".".join(place) or None, op, metric)
     if METRICS[metric].direction is Direction.NONE and not value.strip().startswith(("<", ">")):
         raise ValueError(f"metric {metric} has no better direction: give a <= or >= limit")
     rise = _RISE.match(value)
     if rise:
+        _refuse_impossible_share(metric, value, float(rise["number"]))
         if rise["unit"] not in ("", METRICS[metric].unit) or not float(rise["number"]):
             unit = METRICS[metric].unit
             raise ValueError(f"invalid limit {value!r}: write +2{unit}, in the unit of {metric}")
         return replace(template, rise=float(rise["number"]))
     form = _FORM.match(value)
-    if not form:
+    if not form or (not form["sign"] and form["unit"] not in ("", "%")):
         raise ValueError(f"invalid limit {value!r}: write 10%, +1s, <=50 or >=0.999")
     number, sign = float(form["number"]), form["sign"]
-    template = replace(template, text=f"{sign}{form['number']}{form['percent']}")
+    template = replace(template, text=f"{sign}{form['number']}{form['unit']}")
     if sign:
-        number = round(number / 100, 12) if form["percent"] else number
+        number = _in_unit(metric, value, number, form["unit"])
         return replace(template, most=number) if sign == "<=" else replace(template, least=number)
-    if not form["percent"] or number <= 0:
+    if form["unit"] != "%" or number <= 0:
         raise ValueError(f"invalid limit {value!r}: write a change as 10% or +1s, a value as <=50 or >=0.999")
     return replace(template, share=round(number / 100, 12))
+
+
+def _names_failure(pattern: str, metric: str) -> bool:
+    """Return whether a part of a limit's name is about failures or returns, and not about operations.
+
+    Names of failures and returns have a space, operations have none. A pattern without a space, such as `node*`, is
+    about failures if only they have the metric and the pattern has small letters, but takes no `total` or `cluster`.
+    """
+    if " " in pattern:
+        return True
+    of_ops = pattern == pattern.upper() or ":" in pattern or any(fnmatchcase(op, pattern) for op in (TOTAL, CLUSTER))
+    return METRICS[metric].source in _OF_FAILURES and any(sign in pattern for sign in "*?[") and not of_ops
+
+
+def _in_unit(metric: str, value: str, number: float, unit: str) -> float:
+    """Return the number of a limit of a value in the unit of the metric. Raises ValueError."""
+    own = METRICS[metric].unit
+    if unit not in ("", own, *(() if own else ("%",))):
+        unit_text = f"{own}, the unit of {metric}" if own else f"no unit or %: {metric} is a share or a ratio"
+        raise ValueError(f"invalid limit {value!r}: write {unit_text}")
+    if unit == "%":
+        number = round(number / 100, 12)
+    _refuse_impossible_share(metric, value, number)
+    return number
+
+
+def _refuse_impossible_share(metric: str, value: str, number: float) -> None:
+    """Raise ValueError for a limit of a share that is above 1."""
+    if metric in _SHARES and number > 1:
+        raise ValueError(f"invalid limit {value!r}: {metric} is a share of 1: write 0.999 or 99.9%")
 
 
 class GateOutcome(Enum):

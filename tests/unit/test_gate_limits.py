@@ -1,0 +1,66 @@
+"""Limits of a gate: their units, and the failures that they name."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+pytest.importorskip("scipy")
+
+from cbt_plugins.compare.gate import of_texts
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "least"),
+    [
+        ("p99_ms<=50", 50.0, None),
+        ("p99_ms<=50ms", 50.0, None),
+        ("node down.recovery_s<= 60 s", 60.0, None),
+        ("success_rate>=0.999", None, 0.999),
+        ("success_rate>=99.9%", None, 0.999),
+        ("node down.availability>=100%", None, 1.0),
+        ("node down.p99_ratio<=1.5", 1.5, None),
+    ],
+)
+def test_a_value_has_the_unit_of_its_metric(text: str, most: Optional[float], least: Optional[float]) -> None:
+    (limit,) = of_texts([text])
+    assert (limit.most, limit.least) == (most, least) and limit.text in text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("node down.bad_s<=20%", "write s, the unit of bad_s"),
+        ("GET.p99_ms<=10%", "write ms, the unit of p99_ms"),
+        ("GET.p99_ms<=1s", "write ms, the unit of p99_ms"),
+        ("success_rate>=1s", "write no unit or %: success_rate is a share or a ratio"),
+        ("success_rate>=99.9", "write 0.999 or 99.9%"),
+        ("node down.availability>=99.9", "write 0.999 or 99.9%"),
+        ("success_rate>=101%", "write 0.999 or 99.9%"),
+        ("node down.availability=+5", "write 0.999 or 99.9%"),
+    ],
+)
+def test_impossible_units_and_shares_are_refused(text: str, advice: str) -> None:
+    with pytest.raises(ValueError, match="invalid limit") as refused:
+        of_texts([text])
+    assert str(refused.value).endswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("text", "phase", "op"),
+    [
+        ("node*.bad_s=+1s", "node*", "total"),
+        ("node*.recovery_s=10%", "node*", "cluster"),
+        ("node down.bad_s=+1s", "node down", "total"),
+        ("node*.GET.bad_s=+1s", "node*", "GET"),
+        ("*.bad_s=+1s", None, "*"),
+        ("G*.bad_s=+1s", None, "G*"),
+        ("tot*.bad_s=+1s", None, "tot*"),
+        ("readers:*.bad_s=+1s", None, "readers:*"),
+        ("read*.p99_ms=10%", None, "read*"),
+    ],
+)
+def test_a_pattern_names_failures_where_it_can_be_no_operation(text: str, phase: Optional[str], op: str) -> None:
+    (limit,) = of_texts([text])
+    assert (limit.phase, limit.op) == (phase, op)
