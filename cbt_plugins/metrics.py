@@ -28,6 +28,8 @@ TOTAL = "total"
 CLUSTER = "cluster"
 #: relative changes within which most metrics are equivalent, unless the user says otherwise
 MARGIN = 0.05
+#: seconds of a longest gap below which it is a lower bound: of each second the first and last success are known
+SURE_GAP = 1.0
 #: chance of a false better or worse in a table of results, unless the user says otherwise
 ALPHA = 0.05
 

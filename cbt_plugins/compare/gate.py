@@ -20,7 +20,7 @@ from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import several
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
-from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction, MetricSource
+from cbt_plugins.metrics import CLUSTER, METRICS, SURE_GAP, TOTAL, Direction, MetricSource
 from cbt_plugins.results.run_record import Key
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
@@ -378,6 +378,8 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     subject = "the value" if low == high else "the interval"
     if before and limit.most is not None and estimate.capped_by:  # so fast at less load than was asked for
         return GateOutcome.INCONCLUSIVE, estimate.capped_by.code
+    if before and row.metric == "longest_gap_s" and limit.most is not None and limit.most < SURE_GAP:
+        return GateOutcome.INCONCLUSIVE, f"a gap below {SURE_GAP:g} s is a lower bound"
     if beyond or before:
         return (
             (GateOutcome.REGRESSION, f"{subject} is beyond the limit")

@@ -11,7 +11,7 @@ from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting import NONE, success
 from cbt_plugins.formatting.blocks import Block, Heading, TableGrid
-from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL
+from cbt_plugins.metrics import CLUSTER, METRICS, SURE_GAP, TOTAL
 from cbt_plugins.results.run_record import Key, Measurement
 
 #: operation and metric of each column
@@ -30,9 +30,14 @@ def cells(measurements: Sequence[Measurement]) -> Tuple[str, ...]:
 
 
 def _cell(column: Tuple[str, str], level: Optional[Estimate]) -> str:
-    """Return the value with its interval; of availability in percent with three decimals, the interval in points."""
+    """Return the value with its interval; of availability in percent with three decimals, the interval in points.
+
+    A gap below 1 s is a lower bound.
+    """
     if level is None:
         return NONE
+    if column[1] == "longest_gap_s" and level.value < SURE_GAP:
+        return f"< {SURE_GAP:g}"
     if column[1] != "availability":
         return value(level)
     if level.low is None or level.high is None:

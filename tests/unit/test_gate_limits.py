@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Optional
 
 import pytest
+from compare_records import record, side
 
 pytest.importorskip("scipy")
 
-from cbt_plugins.compare.gate import of_texts
+from cbt_plugins.compare.gate import GateLimits, gate, of_texts
+from cbt_plugins.compare.table import Rules
 
 
 @pytest.mark.parametrize(
@@ -64,3 +66,15 @@ def test_impossible_units_and_shares_are_refused(text: str, advice: str) -> None
 def test_a_pattern_names_failures_where_it_can_be_no_operation(text: str, phase: Optional[str], op: str) -> None:
     (limit,) = of_texts([text])
     assert (limit.phase, limit.op) == (phase, op)
+
+
+@pytest.mark.parametrize(
+    ("gap", "text", "outcome"),
+    [(0.3, "<=0.5", "inconclusive"), (0.3, "<=1s", "ok"), (0.7, "<=0.5", "regression"), (3.0, "<=0.5", "regression")],
+)
+def test_a_gap_below_a_second_keeps_no_limit_below_a_second(gap: float, text: str, outcome: str) -> None:
+    """It is a lower bound: nobody knows the gaps within a second."""
+    key = ("node down", "total", "longest_gap_s")
+    base, new = (side(name, [record({key: gap}, name=name)]) for name in ("old", "young"))
+    (ruling,) = gate(base, [new], GateLimits(tuple(of_texts([f"node down.longest_gap_s{text}"]))), Rules()).rulings
+    assert ruling.outcome.word == outcome

@@ -221,6 +221,14 @@ def test_two_scorecards_are_one_table_with_verdicts() -> None:
     assert "repetitions in the run of each side" in " ".join(output.legend(compared.rules, compared.rows))
 
 
+@pytest.mark.parametrize(("gap", "cell"), [(0.3, "< 1"), (1.2, "1.200")])
+def test_a_gap_below_a_second_is_a_lower_bound(gap: float, cell: str) -> None:
+    score = a_score(0)
+    score["total"] = {**score["total"], "longest_gap": gap}
+    head, row = card.rows({"failures": [line([score])]})
+    assert row[head.index("longest gap s")] == cell
+
+
 def test_a_comparison_without_a_scorecard_has_no_such_table() -> None:
     plain = [Measurement("measure", "GET", "obj_per_s", 10.0)]
     runs = [RunRecord(name, name, "fio", {}, tuple(plain), True, ()) for name in ("a", "b")]
