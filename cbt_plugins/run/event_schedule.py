@@ -25,6 +25,11 @@ AHEAD = 20.0
 AGAIN = 3.0
 #: seconds after which a fault that the rules refuse is asked for once more
 ONCE_MORE = 5.0
+#: a look at a cluster that is not clean is followed by a pause of at least so many times the seconds of the look: the
+#: requests to a busy mgr then take a quarter of the time at most
+PAUSE_PER_LOOK = 3.0
+#: seconds without an answer after which a wait without a limit fails
+NO_ANSWER = 600.0
 #: seconds after an undo for which PG statistics may be older than the undo: two periods of the mgr (5 s each) and more
 STALE = 13.0
 #: the second check of a fault may take so many times as long as the first one did
@@ -205,16 +210,27 @@ class EventSchedule:
     def _await_clean(self, fault: Fault, at: float, at_most: Optional[float]) -> bool:
         """Wait until the rule `clean` does not refuse the fault, and check it; False when the schedule is closed.
 
-        Raises FaultError after `at_most` seconds; with this limit, PG statistics that are older than the last undo do
-        not count.
+        Raises FaultError after `at_most` seconds, or without this limit after NO_ANSWER seconds in which each look
+        failed. With the limit, PG statistics that are older than the last undo do not count.
         """
         if not self._until(at):
             return False
         reasons: List[str] = []
+        answered = began = self._now()
+        took = 0.0  # seconds of the latest look
 
         def is_over() -> bool:
+            nonlocal answered, took
             begun = self._now()
-            reasons[:] = [str(finding) for finding in self._injector.prepare(fault).refused if finding.rule == "clean"]
+            try:
+                refused = self._injector.prepare(fault).refused
+                reasons[:] = [str(finding) for finding in refused if finding.rule == "clean"]
+                answered = self._now()
+            except FaultError as error:  # a busy or restarting mgr: the next look may succeed
+                reasons[:] = [str(error)]
+                if at_most is None and self._now() >= answered + NO_ANSWER:
+                    raise
+            took = self._now() - begun
             is_stale = at_most is not None and begun < self._undone + STALE
             return self._ended.is_set() or not (reasons or is_stale)
 
@@ -222,7 +238,12 @@ class EventSchedule:
             return FaultError(f"{fault.label}: waited {at_most:g} s for active+clean PGs. {'; '.join(reasons)}")
 
         limit = math.inf if at_most is None else at_most
-        wait_until(is_over, limit, ONCE_MORE, too_late, clock=Clock(sleep=self._ended.wait))
+
+        def pause(seconds: float) -> None:
+            left = max(0.0, began + limit - self._now())
+            self._ended.wait(min(max(seconds, PAUSE_PER_LOOK * took), max(seconds, left)))
+
+        wait_until(is_over, limit, ONCE_MORE, too_late, clock=Clock(sleep=pause))
         if self._ended.is_set():
             return False
         self.prepared = self._checked(fault)

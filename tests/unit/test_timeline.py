@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any, List, Tuple, cast
+from typing import Any, List, Optional, Tuple, cast
 
 import pytest
 from waiting import wait_for
@@ -289,6 +289,71 @@ def test_a_cluster_that_does_not_become_clean_in_time_fails_the_phase(monkeypatc
     finally:
         made.close()
     assert made.failure == "a: waited 0.5 s for active+clean PGs. clean: 5 PGs" and ("inject", "a") not in notes.seen
+
+
+class Unanswered(Moving):
+    """The cluster does not answer the looks that are "no answer"."""
+
+    def prepare(self, fault: Fault) -> Any:
+        prepared = super().prepare(fault)
+        if prepared.refused and prepared.refused[0].rule == "no answer":
+            raise FaultError("ceph pg dump shows 0 of 5 PGs")
+        return prepared
+
+
+@pytest.mark.parametrize("at_most", [None, 3600.0])
+def test_a_look_without_an_answer_does_not_end_a_wait_for_a_clean_cluster(
+    monkeypatch: pytest.MonkeyPatch, at_most: Optional[float]
+) -> None:
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.05)
+    notes = Unanswered(["no answer", "clean", "no answer", "domain"])
+    schedule = timeline(notes, Event(0.0, inject=A, after_clean=True, at_most=at_most))
+    schedule.begin(time.time())
+    wait_for(lambda: schedule.left == 0 or schedule.failure is not None)
+    schedule.close()
+    assert schedule.failure is None and notes.seen[-1] == ("inject", "a")
+    assert notes.seen.count(("look", "a")) == 4
+
+
+@pytest.mark.parametrize(
+    ("at_most", "failure"),
+    [
+        (None, "ceph pg dump shows 0 of 5 PGs"),
+        (0.5, "a: waited 0.5 s for active+clean PGs. ceph pg dump shows 0 of 5 PGs"),
+    ],
+)
+def test_a_cluster_that_never_answers_fails_the_phase(
+    monkeypatch: pytest.MonkeyPatch, at_most: Optional[float], failure: str
+) -> None:
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.05)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.NO_ANSWER", 0.3)
+    notes = Unanswered(["no answer"] * 1000)
+    schedule = timeline(notes, Event(0.0, inject=A, after_clean=True, at_most=at_most))
+    schedule.begin(time.time())
+    try:
+        wait_for(lambda: schedule.failure is not None or schedule.left == 0)
+    finally:
+        schedule.close()
+    assert schedule.failure == failure and notes.seen.count(("look", "a")) > 1
+
+
+def test_looks_at_a_cluster_that_answers_slowly_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mgr of a large cluster takes seconds for each look."""
+    never = threading.Event()
+    begins: List[float] = []
+
+    class SlowAnswer(Moving):
+        def prepare(self, fault: Fault) -> Any:
+            begins.append(time.monotonic())
+            never.wait(0.1)
+            return super().prepare(fault)
+
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.01)
+    schedule = timeline(SlowAnswer(["clean", "clean", "domain"]), Event(0.0, inject=A, after_clean=True))
+    schedule.begin(time.time())
+    wait_for(lambda: schedule.left == 0)
+    schedule.close()
+    assert len(begins) == 3 and begins[2] - begins[0] >= 2 * (0.1 + 3 * 0.1)
 
 
 def test_a_fault_of_a_thrash_that_is_refused_is_skipped_with_its_undo() -> None:
