@@ -113,12 +113,12 @@ def _rate_in_window(heartbeats: Path, window: Mapping[str, float], jobs: int) ->
 
     None where one of the jobs has less than two heartbeats there.
     """
-    done: Dict[str, List[Tuple[float, int]]] = {}
+    done: Dict[str, List[Tuple[float, int]]] = {}  # of each job the first heartbeat and the latest one
     with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
         for beat in each_json_line(heartbeats):
             if window["start"] <= beat["t"] <= window["end"]:
                 for job, line in beat["jobs"].items():
-                    done.setdefault(job, []).append((beat["t"], line["ops"] + line["errors"]))
+                    done.setdefault(job, [])[1:] = [(beat["t"], line["ops"] + line["errors"])]
     spans = [(counts[-1][0] - counts[0][0], counts[-1][1] - counts[0][1]) for counts in done.values()]
     if len(spans) < jobs or any(seconds <= 0 for seconds, _ in spans):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +88,25 @@ def test_a_share_of_a_closed_loop_with_a_ramp_is_of_its_window(tmp_path: Path, j
     assert start_of(run, 3, OPEN).rate == 37.5
     (archive.phase(2, "closed") / HEARTBEATS).unlink()
     assert start_of(run, 3, OPEN).rate == pytest.approx(28.125), "as well as it is known"
+
+
+def test_a_rate_is_computed_without_all_heartbeats_in_memory(tmp_path: Path, journal: Journal) -> None:
+    """A hundred drivers write a million counts in three hours."""
+    archive = RunArchive(tmp_path)
+    folder = archive.running(2, "closed")
+    folder.mkdir(parents=True)
+    with (folder / HEARTBEATS).open("w") as out:
+        for t in range(10_000):
+            out.write(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": 50 * t, "errors": 0}}}) + "\n")
+    jobs = [{"ended": 1e4, "first_row": 0.0, "rows_total": 500_000}]
+    archive.finish(2, "closed", {"window": {"start": 0.0, "end": 1e4}, "jobs": jobs})
+    run = context(plan=replace(PLAN, phases=(FILL, replace(CLOSED, ramp=10.0), OPEN)), archive=archive, journal=journal)
+    tracemalloc.start()
+    try:
+        assert start_of(run, 3, OPEN).rate == 25.0
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def used(share: Optional[float]) -> Any:
