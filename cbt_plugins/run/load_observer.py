@@ -243,10 +243,15 @@ class LoadObserver:
     def _note_conditions(self, sample: Mapping[str, Any]) -> None:
         """Log each condition of the cluster once; the archive has all of them, and results the warnings."""
         new = {name: text for name, text in found_in(sample).items() if name not in self._reported}
-        if new and self.session.go_at is not None and not of_own_faults(self.context.events.records):
+        if new and self.session.go_at is not None and not self._own_fault_lasts():
             self._reported.update(new)
             for name, text in new.items():
                 log.warning("%s: %s: %s", self.outcome.phase.name, name, text)
+
+    def _own_fault_lasts(self) -> bool:
+        """Return whether a fault of the run explains the state of the cluster now."""
+        stretches = of_own_faults(self.context.events.records)
+        return bool(stretches) and stretches[-1][1] == math.inf
 
     def _died(self, job: str, how: str) -> None:
         """Stop the phase: without this generator the load is not what was asked for."""

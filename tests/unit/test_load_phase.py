@@ -17,6 +17,7 @@ from run_context import context
 from cbt_plugins import journal, polling
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import RemoteError, Result
+from cbt_plugins.cluster_conditions import CLEAN
 from cbt_plugins.formatting.progress_line import Now
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts, JobEnd, LoadStart
@@ -117,6 +118,22 @@ def test_a_generator_that_ends_with_an_error_by_itself_ends_the_phase(tmp_path: 
         with closing(observer_of(tmp_path, session)) as observer:
             observer.take(replace(beat_of(10, 0, 95.0), states={"a": "done"}, exits={"a": code}))
         assert (observer.outcome.status, session.stopped) == (status, int(status == "failed"))
+
+
+def test_conditions_of_the_cluster_are_logged_again_after_a_fault_has_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = [{"event": "fault-inject-begin", "label": "a", "kind": "stop", "t": 10.0}]
+    status = SimpleNamespace(sample=lambda at: {"t": at, "pgs": {"active+clean+scrubbing": 7}})
+    with closing(observer_of(tmp_path, Session())) as observer:
+        observer.context = replace(observer.context, events=cast(Any, SimpleNamespace(records=records)))
+        observer.watch = cast(Any, SimpleNamespace(poll=lambda: [(40.0, status)]))
+        observer.session.silent = lambda _: {}  # type: ignore[method-assign]
+        observer.look()
+        assert not caplog.messages
+        records += [{"event": "fault-undone", "label": "a", "t": 20.0}, {"event": CLEAN, "t": 30.0}]
+        observer.look()
+    assert caplog.messages == ["age: scrubbing: 7 of 7 PGs: 7 active+clean+scrubbing"]
 
 
 def test_a_client_that_is_away_is_waited_for_and_told_of(
