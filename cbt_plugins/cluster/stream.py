@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 # a node needs nothing of ours on its disk, also when it was booted again; nothing is imported from the current folder,
 # which may be anybody's
@@ -26,6 +28,8 @@ while left:
 exec(compile(program, sys.argv[0], "exec"))
 """
 
+#: nodes whose standard input is written at the same time; each text is in memory for as long
+SENT_AT_ONCE = 32
 
 MessageOf = Callable[[str], Optional[str]]
 
@@ -56,6 +60,16 @@ def _module_text(part: ModuleType) -> str:
     return f"{target} = type(sys)({part.__name__!r})\nexec({program}, {target}.__dict__)\n"
 
 
+def _write(fd: int, data: memoryview) -> memoryview:
+    """Write to a pipe without waiting; return the bytes that it did not take, none if nobody reads it any more."""
+    try:
+        return data[os.write(fd, data) :]
+    except BlockingIOError:
+        return data
+    except BrokenPipeError:
+        return data[:0]
+
+
 class Stream:
     """Processes whose standard output is read line by line, each line with the node it came from."""
 
@@ -69,8 +83,9 @@ class Stream:
         self.messages: List[str] = []  # last lines of standard error, for the error text
         self.processes: List[subprocess.Popen[bytes]] = []  # one for each node, in their order
         self._selector = selectors.DefaultSelector()
-        self._partial_lines: Dict[int, bytes] = {}
+        self._partial_lines: Dict[int, List[bytes]] = {}  # the pieces of each line whose end has not come
         self._pending: List[Tuple[str, str]] = []
+        self._sending = threading.RLock()
         for node, line in lines.items():
             self._add(line, node)
 
@@ -88,7 +103,7 @@ class Stream:
         for pipe, kind in ((process.stdout, "out"), (process.stderr, "err")):
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe.fileno(), selectors.EVENT_READ, (node, kind))
-            self._partial_lines[pipe.fileno()] = b""
+            self._partial_lines[pipe.fileno()] = []
 
     @property
     def open(self) -> bool:
@@ -102,13 +117,30 @@ class Stream:
 
     def send(self, text: str, node: str = "") -> None:
         """Write to the standard input of a node's process, or of every process."""
-        for process_node, process in zip(self.nodes, self.processes):
-            if node not in ("", process_node):
-                continue
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(text.encode())
-                process.stdin.flush()
+        self.send_each((process_node, text) for process_node in self.nodes if node in ("", process_node))
+
+    def send_each(self, texts: Iterable[Tuple[str, str]]) -> None:
+        """Write texts to the standard inputs of nodes, given as (node, text), to SENT_AT_ONCE nodes at a time.
+
+        No node waits for a slower node, unless as many slower nodes are before it.
+        """
+        process_of_node = dict(zip(self.nodes, self.processes))
+        left = iter(texts)
+        with self._sending, contextlib.closing(selectors.DefaultSelector()) as selector:
+            while True:
+                for node, text in itertools.islice(left, SENT_AT_ONCE - len(selector.get_map())):
+                    if (process := process_of_node.get(node)) is not None:
+                        assert process.stdin is not None
+                        os.set_blocking(process.stdin.fileno(), False)
+                        selector.register(process.stdin, selectors.EVENT_WRITE, memoryview(text.encode()))
+                if not selector.get_map():
+                    return
+                for key, _ in selector.select():
+                    unsent = _write(key.fd, key.data)
+                    if unsent:
+                        selector.modify(key.fileobj, selectors.EVENT_WRITE, unsent)
+                    else:
+                        selector.unregister(key.fileobj)
 
     def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
         """Yield (node, line) as they come; end after `timeout` seconds or when all nodes have closed their output."""
@@ -129,8 +161,12 @@ class Stream:
             return
         if not data:
             self._selector.unregister(fd)
-            data = b"\n" if self._partial_lines[fd] else b""
-        *rows, self._partial_lines[fd] = (self._partial_lines[fd] + data).split(b"\n")
+            data = b"\n" if any(self._partial_lines[fd]) else b""
+        self._partial_lines[fd].append(data)
+        if b"\n" not in data:
+            return
+        *rows, end = b"".join(self._partial_lines[fd]).split(b"\n")
+        self._partial_lines[fd] = [end]
         for row in rows:
             text = row.decode(errors="replace")
             if kind == "out":

@@ -31,16 +31,22 @@ class Lines:
 
     def __init__(self, take):
         self.take = take
-        self.partial_line = b""
+        self.pieces = []  # of the line whose end has not come
 
     def feed(self, data):
-        *lines, self.partial_line = (self.partial_line + data).split(b"\n")
-        for line in lines:
-            self.take(line)
+        lines = data.split(b"\n")
+        self.pieces.append(lines[0])
+        if len(lines) > 1:
+            # joined once: an order with the state of many objects is a line of many megabytes
+            lines[0] = b"".join(self.pieces)
+            self.pieces = [lines.pop()]
+            for line in lines:
+                self.take(line)
 
     def end(self):
-        if self.partial_line:
-            self.take(self.partial_line)
+        line = b"".join(self.pieces)
+        if line:
+            self.take(line)
 
 
 class Reducer:

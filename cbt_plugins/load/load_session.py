@@ -122,6 +122,12 @@ class LoadSession:
     def start(self) -> None:
         """Give every node its orders; the early jobs begin."""
         self._stream = self._agents.stream()
+        self._stream.send_each(self._load_orders())
+        self._started = time.monotonic()
+        self._heard = {n: self._started for n in self.nodes}
+
+    def _load_orders(self) -> Iterator[Tuple[str, str]]:
+        """Yield each node with the line that orders its load."""
         for node in self.nodes:
             mine = [j for j in self.jobs if j.node == node]
             load = {
@@ -132,9 +138,7 @@ class LoadSession:
                 "duration": self._orders.duration,
                 "prepare_limit": PREPARE_LIMIT,
             }
-            self._order(node, load=load)
-        self._started = time.monotonic()
-        self._heard = {n: self._started for n in self.nodes}
+            yield node, json.dumps({"load": load}) + "\n"
 
     def _order(self, node: str, **order: Any) -> None:
         if self._stream is not None:

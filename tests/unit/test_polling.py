@@ -25,7 +25,7 @@ NO_WAITS = {
     "cbt_plugins/run/wait_phase.py: sleep": 1,
     # lines, samples and messages are taken as they come, for a time
     "cbt_plugins/cluster/cluster_watch.py: loop": 2,  # and the connection is opened again
-    "cbt_plugins/cluster/stream.py: loop": 3,  # and what was told to end has some seconds for it, in all
+    "cbt_plugins/cluster/stream.py: loop": 4,  # and what was told to end has some seconds for it, in all
     "cbt_plugins/load/load_session.py: loop": 2,
     "cbt_plugins/report/live_page.py: loop": 1,
     "tools/lab/process.py: loop": 1,
