@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster import state_sampler_sources
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.stream import NodeProgram, Stream
-from cbt_plugins.journal import LineWriter, json_lines
+from cbt_plugins.journal import LineWriter, each_json_line
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class ClusterWatch:
         self._warned: Dict[str, float] = {}  # text -> time.monotonic() of its last warning, since the last sample
 
     def __enter__(self) -> ClusterWatch:
-        for line in json_lines(self.file):
+        for line in each_json_line(self.file):
             self._add(line)
         self._ended.clear()
         self._thread = threading.Thread(target=self._follow, name="cluster watch", daemon=True)

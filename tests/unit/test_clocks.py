@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Tuple, cast
@@ -153,6 +154,26 @@ def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypa
         outcome = waiting.wait(run, 1, phase, head)
     assert outcome.extra["clean_at"] == pytest.approx(1000.0)
     assert json_lines(watch.file)[0]["t"] == pytest.approx(1000.0 + FAST)  # as it came: results take the offset off
+
+
+def test_the_samples_of_an_earlier_invocation_are_not_all_in_memory(tmp_path: Path) -> None:
+    """A run of 72 hours has a quarter of a million samples."""
+    file = tmp_path / "recovery.jsonl"
+    with file.open("w") as out:
+        for t in range(20_000):
+            out.write(json.dumps({"t": 1000.0 + t, "pgs": {"active+clean": 65536}, "rates": [t, t, 0]}) + "\n")
+
+    def stream(nodes: Any, line: str) -> Any:
+        raise OSError("no processes")
+
+    remote, programs = SimpleNamespace(stream=stream), SimpleNamespace(python="python3")
+    watch = ClusterWatch(cast(Any, SimpleNamespace(remote=remote, programs=programs)), "ceph1", file, {})
+    tracemalloc.start()
+    try:
+        with watch:
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 class Begun(Exception):
