@@ -203,6 +203,8 @@ def _torn_end(file: BinaryIO) -> Optional[int]:
 MOST, _MOST_LINES = 1 << 28, 1 << 33
 #: bytes of a line beyond which it is none of ours: a file of zeros has no line feed
 LONGEST_LINE = 1 << 26
+#: bytes of lines whose objects are in memory at the same time
+_PIECE = 1 << 20
 
 
 def read_bytes(path: Path, most: int = _MOST_LINES) -> bytes:
@@ -313,6 +315,11 @@ class LineTail:
                 if self._at >= until:
                     break
         return objects
+
+    def read_pieces(self) -> Iterator[List[Dict[str, Any]]]:
+        """Yield the new objects as `read` returns them, those of a megabyte at a time: a file of days has gigabytes."""
+        while objects := self.read(_PIECE):
+            yield objects
 
 
 def write_whole(

@@ -56,18 +56,25 @@ class _Heartbeats:
     def read(self) -> int:
         """Take the new heartbeats; return how many there were."""
         at = time.monotonic() if self._heard else _written(self.tail.path)
-        beats = [beat for beat in self.tail.read() if _is_time(beat.get("t")) and isinstance(beat.get("jobs"), dict)]
-        newest = max((beat["t"] for beat in beats), default=0.0)
-        for beat in beats:
-            for job, line in beat["jobs"].items():
-                if isinstance(line, dict):
-                    self.meter.take(job, beat["t"], _number(line.get("ops")), _number(line.get("bytes")))
-                    self.errors[job] = _number(line.get("errors"))
-                    self._heard[job] = at - (newest - beat["t"])
-                    if line.get("state") == "done":  # its client says no more
-                        self.meter.end(job)
-                        self._heard[job] = math.inf
-        return len(beats)
+        number, newest = 0, 0.0
+        latest: Dict[str, float] = {}  # of each job: the time of its newest heartbeat
+        for beats in self.tail.read_pieces():
+            for beat in beats:
+                if _is_time(beat.get("t")) and isinstance(beat.get("jobs"), dict):
+                    number, newest = number + 1, max(newest, beat["t"])
+                    latest.update(self._take(beat))
+        self._heard.update((job, at - (newest - t)) for job, t in latest.items())
+        return number
+
+    def _take(self, beat: Mapping[str, Any]) -> Iterator[Tuple[str, float]]:
+        """Take a heartbeat; yield its jobs, each with its time, which is infinite for a job that says no more."""
+        for job, line in beat["jobs"].items():
+            if isinstance(line, dict):
+                self.meter.take(job, beat["t"], _number(line.get("ops")), _number(line.get("bytes")))
+                self.errors[job] = _number(line.get("errors"))
+                if line.get("state") == "done":
+                    self.meter.end(job)
+                yield job, math.inf if line.get("state") == "done" else float(beat["t"])
 
     @property
     def rate(self) -> Optional[Rate]:
@@ -257,10 +264,10 @@ class LiveRun:
         new, now = 0, time.monotonic()
         for path, (tail, reader) in self._files.items():
             at = _written(path) if late else now
-            lines = tail.read()
-            reader.add(lines)
-            new += len(lines)
-            self._sampled = max(self._sampled, at) if lines else self._sampled
+            for lines in tail.read_pieces():
+                reader.add(lines)
+                new += len(lines)
+                self._sampled = max(self._sampled, at)
         # the clock of the node that samples is not corrected here: later on, a turn is when its line came
         samples, arrival = self._samples.samples, time.time()
         for former, sample in zip(samples, samples[1:]):

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import time
+import tracemalloc
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -368,6 +369,22 @@ def test_a_tail_reads_whole_lines_once(tmp_path: Path) -> None:
     (tmp_path / "pipe").symlink_to("/dev/zero")
     with pytest.raises(OSError, match="regular file"):
         LineTail(tmp_path / "pipe").read()
+
+
+def test_the_heartbeats_of_a_long_phase_are_not_all_in_memory(held: Path) -> None:
+    run, path = LiveRun(held), held / "phases" / "04-one-down.running" / "heartbeat.jsonl"
+    before = run.moment()
+    job = {"ops": 10**6, "bytes": 10**9, "errors": 7, "state": "running"}
+    with path.open("a") as file:
+        for second in range(30_000):
+            file.write(json.dumps({"t": COPIED + second / 1000, "node": "client9", "jobs": {"a": job}}) + "\n")
+    tracemalloc.start()
+    try:
+        moment = run.moment()
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    assert moment["errors"] == before["errors"] + 7
 
 
 HOSTILE: List[Any] = [[], {}, "x", {"window": []}, {"version": 2, "window": {"start": "now"}, "index": 4}]
