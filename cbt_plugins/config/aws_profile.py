@@ -61,6 +61,14 @@ def keys_of(profile: str) -> Tuple[str, str, str]:
     return values[_KEYS[0]], values[_KEYS[1]], token
 
 
+def has_token(profile: str) -> bool:
+    """Return whether the keys of a profile have a session token now; False if they cannot be read."""
+    try:
+        return bool(keys_of(profile)[2])
+    except AwsError:
+        return False
+
+
 def endpoint_of(profile: Optional[str]) -> Optional[str]:
     """Return the URL for S3 of the environment, else of a profile; None without one. Raises AwsError."""
     profiles = _Profiles.read() if profile else _Profiles({}, {}, {})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.acceptable import target_of
+from cbt_plugins.config.aws_profile import has_token
 from cbt_plugins.config.fault import deadline_of, fault_warnings
 from cbt_plugins.config.fault_spans import Span, event_text, fault_spans, targets_text
 from cbt_plugins.config.generator_classes import generator, generators_of, wants_ceiling
@@ -171,6 +172,8 @@ _MINUTE = 60.0
 _LARGEST_PUT = 5 << 30
 #: seconds of load that may make more objects than are listed
 _LONG = 10 * _MINUTE
+#: seconds for which a session token is valid if nobody asks for more
+_TOKEN_LASTS = 60 * _MINUTE
 #: mon_osd_down_out_interval where nobody has set it
 _DOWN_OUT, _OPTION = 10 * _MINUTE, "mon_osd_down_out_interval"
 
@@ -377,10 +380,23 @@ def _warnings_of_plan(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         yield f"{', '.join(large)}: {text}"
     yield from _of_faults(plan)
     yield from _short_ladders(plan)
+    yield from _short_tokens(plan)
     if plan.keep_rows:
         yield "keep_rows: a row of every request stays on the nodes until a phase ends, and in the archive"
     if plan.keep_data:
         yield "keep_data: the buckets of every run stay, and fill the cluster run by run"
+
+
+def _short_tokens(plan: Plan) -> Iterator[str]:
+    """Yield a warning if the session token of the keys may expire before the run ends."""
+    s3, seconds = plan.s3, forecast(plan).seconds
+    if seconds <= _TOKEN_LASTS:
+        return
+    if s3.session_token_source or (s3.profile and has_token(s3.profile)):
+        again = "no later token is read from the environment: use file: or profile:, and renew it there"
+        if not (s3.session_token_source or "").startswith("env:"):
+            again = "renew it at its source, which is read again before each phase with load"
+        yield f"s3: the cycle takes {format_duration(seconds)}, and its session token may expire before: {again}"
 
 
 def _puts_whole(phase: Phase) -> bool:

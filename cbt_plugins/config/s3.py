@@ -237,6 +237,9 @@ class S3Section(Strict):
             errors.append(FieldError(("ca_file",), "goes with https URLs", of_key=True))
         if self.sse == "c" and plain:
             errors.append(FieldError(("sse",), "c goes with https URLs: every request brings the key", of_key=True))
+        if self.sse == "c" and (self.session_token or (self.profile and aws_profile.has_token(self.profile))):
+            text = "c makes its key of the secret key, which changes with a session token: use keys without a token"
+            errors.append(FieldError(("sse",), text, of_key=True))
         if self.lookup == "dns" and any(map(_is_address, urls)):
             text = "dns puts the bucket before the host name, but a URL has an IP address: use names, or path"
             errors.append(FieldError(("lookup",), text))

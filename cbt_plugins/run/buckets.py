@@ -22,6 +22,7 @@ from cbt_plugins.plan import Plan
 from cbt_plugins.polling import Clock, insist, wait_until
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.s3_key_sources import renewed_keys
 
 log = logging.getLogger(__name__)
 
@@ -278,7 +279,7 @@ class BucketsByS3(Buckets):
         order = {
             "url": s3.urls[0],
             "region": s3.region,
-            "keys": list(self._ready.keys.all),
+            "keys": list(renewed_keys(s3, self._ready.keys, self._ceph).all),
             "verify": s3.verify_tls,
             "authority": self._ready.authority,
             "buckets": list(names),

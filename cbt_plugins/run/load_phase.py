@@ -27,6 +27,7 @@ from cbt_plugins.run.load_observer import LoadObserver, length_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_window import block_seconds, window_of
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.s3_key_sources import renewed_keys
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ class LoadPhase:
 
         Raises LoadError when it cannot be started or a node is lost.
         """
-        self.ready = replace(self.ready, offsets=self._offsets())
+        keys = renewed_keys(self.context.plan.s3, self.ready.keys, self.context.ceph)
+        self.ready = replace(self.ready, offsets=self._offsets(), keys=keys)
         jobs = self.jobs_of(phase, start)
         folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
@@ -13,6 +14,8 @@ from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config import aws_profile
 from cbt_plugins.config.generator_classes import engine_with, generators_of
 from cbt_plugins.plan import S3, Plan
+
+log = logging.getLogger(__name__)
 
 #: bytes of the file of a key
 _LARGEST_SECRET = 64 << 10
@@ -30,6 +33,20 @@ def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
     names = ("access_key", "secret_key", "session_token")
     sources = (s3.access_key_source, s3.secret_key_source, s3.session_token_source)
     return S3Keys(*(_secret(source, name, ceph) for name, source in zip(names, sources) if source))
+
+
+def renewed_keys(s3: S3, keys: S3Keys, ceph: Ceph) -> S3Keys:
+    """Return the keys of now: a session token ends within hours, and its source may have a newer one.
+
+    Keys without a token are returned unchanged, and so are all keys if the source cannot be read now.
+    """
+    if not keys.token:
+        return keys
+    try:
+        return s3_keys(s3, ceph)
+    except CephError as error:
+        log.warning("the keys could not be read again; the earlier keys are used: %s", error)
+        return keys
 
 
 def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, cast
+from typing import Any, Callable, Dict, List, cast
 
 import pytest
 
@@ -13,7 +13,8 @@ from cbt_plugins.config import aws_profile
 from cbt_plugins.config.aws_profile import AwsError
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.plan import S3
+from cbt_plugins.config.plan_preview import warnings
+from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.run.s3_key_sources import s3_keys
 
 DATA = Path(__file__).parents[1] / "data" / "aws" / "botocore.json"
@@ -142,6 +143,33 @@ def test_a_section_with_a_profile_alone(home: Path, tmp_path: Path, monkeypatch:
     keys = "access_key: '${AWS_ACCESS_KEY_ID}', secret_key: '${AWS_SECRET_ACCESS_KEY}'"
     s3 = s3_of(tmp_path, keys)
     assert (s3.urls, s3.region) == (("http://s3:80",), "us-east-1")
+
+
+def test_a_token_that_may_expire_before_the_end_is_a_warning(home: Path) -> None:
+    (home / "credentials").write_text(f"[lab]\n{KEYS}aws_session_token = T\n[constant]\n{KEYS}")
+    environment = {"access_key_source": "env:A", "secret_key_source": "env:B", "session_token_source": "env:T"}
+
+    def about_token(minutes: int, **keys: str) -> List[str]:
+        phase = Phase("age", "hybrid", duration=60.0 * minutes, mix={"GET": 100.0}, engine="cbt-load")
+        plan = Plan("warp", S3(("http://a",), **cast(Any, keys)), (), (Driver("01", "c1", ("b",), 1),), (phase,))
+        return [text for text in warnings(plan, ["c1"]) if "token" in text]
+
+    text = "s3: the cycle takes 2h, and its session token may expire before: "
+    assert about_token(120, profile="lab") == [
+        f"{text}renew it at its source, which is read again before each phase with load"
+    ]
+    assert about_token(120, **environment) == [
+        f"{text}no later token is read from the environment: use file: or profile:, and renew it there"
+    ]
+    assert about_token(60, profile="lab") == about_token(120, profile="constant") == about_token(120, user="u") == []
+
+
+def test_a_key_of_encryption_is_not_made_of_keys_with_a_token(home: Path, tmp_path: Path) -> None:
+    (home / "credentials").write_text(f"[lab]\n{KEYS}aws_session_token = T\n[constant]\n{KEYS}")
+    section = "urls: ['https://a'], sse: c, profile: "
+    with pytest.raises(ConfigError, match="use keys without a token"):
+        s3_of(tmp_path, f"{section}lab")
+    assert s3_of(tmp_path, f"{section}constant").sse == "c"
 
 
 def test_urls_are_enough_where_the_profile_is_not(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from cbt_plugins.cluster.ceph_programs import CephPrograms
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.cluster_watch import ClusterWatch
 from cbt_plugins.cluster.remote import RemoteError, Result
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.journal import json_lines
 from cbt_plugins.load.generator import LoadStart
@@ -201,7 +202,7 @@ def test_a_phase_begins_with_the_clocks_of_now(monkeypatch: pytest.MonkeyPatch, 
     remote = SimpleNamespace(has_own_clock=lambda node: node != "here")
     known = {"c1": Offset(0.0, 0.001), "here": Offset(0.0, 0.0), "rgw1": Offset(0.1, 0.001)}
     nothing = cast(Any, None)
-    load = LoadPhase(context(plan=plan, remote=remote), Ready(nothing, known, {}, {}), nothing, nothing)
+    load = LoadPhase(context(plan=plan, remote=remote), Ready(S3Keys("A", "S"), known, {}, {}), nothing, nothing)
     with pytest.raises(Begun):
         load.run(1, Phase("a", "hybrid"), LoadStart(), nothing, "/nowhere")
     assert asked == [["c1"]]

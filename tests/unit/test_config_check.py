@@ -269,6 +269,10 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
         ("{urls: ['http://a'], profile: §'-x'}", "the name of a profile: letters"),
         ("{urls: ['http://a'], user: u, §session_token: '${T}'}", "goes with access_key and secret_key"),
         ("{urls: ['http://a'], access_key: '${A}', secret_key: '${B}', session_token: §abc}", "no secret in the YAML"),
+        (
+            "{urls: ['https://a'], access_key: '${A}', secret_key: '${B}', session_token: '${T}', §sse: c}",
+            "c makes its key of the secret key, which changes with a session token: use keys without a token",
+        ),
         ("{urls: ['https://a'], user: u, verify_tls: false, §ca_file: /ca.pem}", "checks no certificate"),
         ("{urls: ['http://a'], access_key: '${A}', secret_key: §'file:key'}", "file: needs an absolute path"),
     ],

@@ -17,14 +17,15 @@ from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.formatting.progress_line import Now, Rate, RateMeter, clock
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
-from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart
 from cbt_plugins.plan import S3, Phase, Plan
-from cbt_plugins.run import preflight, reporting
+from cbt_plugins.run import load_phase, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
+from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.progress import remainder_of
 from cbt_plugins.run.run_archive import RunArchive
-from cbt_plugins.run.s3_key_sources import s3_keys
+from cbt_plugins.run.s3_key_sources import renewed_keys, s3_keys
 
 
 def test_what_takes_long_is_named_when_it_begins(
@@ -316,6 +317,40 @@ aws_session_token = U
 [half]
 aws_access_key_id = C
 """
+
+
+def write_token(path: Path, token: str) -> None:
+    path.write_text(f"[lab]\naws_access_key_id = A\naws_secret_access_key = S\naws_session_token = {token}\n")
+
+
+def test_each_phase_has_the_token_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A token ends within hours, and a run may take days."""
+
+    class Begun(Exception):
+        """The keys of the phase are read."""
+
+    def begun(*_: Any) -> None:
+        raise Begun
+
+    path = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
+    monkeypatch.setattr(LoadPhase, "jobs_of", begun)
+    monkeypatch.setattr(load_phase, "offsets", lambda *_: {})
+    plan = Plan("warp", S3(("http://a",), profile="lab"), (), (), ())
+    nothing = cast(Any, None)
+    ready = preflight.Ready(S3Keys("A", "S", "first"), {}, {}, {})
+    load = LoadPhase(context(plan=plan), ready, nothing, nothing)
+    for token, expected in (("second", "second"), ("", "second"), ("third", "third")):
+        write_token(path, token) if token else path.unlink()
+        with pytest.raises(Begun):
+            load.run(1, Phase("a", "hybrid"), LoadStart(), nothing, "/nowhere")
+        assert load.ready.keys.all == ("A", "S", expected)
+    (warning,) = caplog.messages
+    assert "the keys could not be read again; the earlier keys are used: s3.profile: " in warning
+    constant = S3Keys("A", "S")
+    assert renewed_keys(plan.s3, constant, nothing) is constant
 
 
 def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from run_context import context
 from cbt_plugins import journal, polling
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import RemoteError, Result
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster_conditions import CLEAN
 from cbt_plugins.formatting.progress_line import Now
 from cbt_plugins.journal import LineWriter
@@ -286,7 +287,7 @@ def load_phase(folder: Path, monkeypatch: pytest.MonkeyPatch, **session: Any) ->
     )
     buckets = cast(Any, SimpleNamespace(kept=dict, counts_if_told=lambda *_: {}))
     nothing = cast(Any, None)
-    load = LoadPhase(run, preflight.Ready(nothing, {}, {}, {}), buckets, nothing)
+    load = LoadPhase(run, preflight.Ready(S3Keys("A", "S"), {}, {}, {}), buckets, nothing)
     return load.run(1, Phase("age", "hybrid"), LoadStart(), nothing, "/nowhere")
 
 
