@@ -21,7 +21,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own, make_own, script_command
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.inventory import host_of, nodes_of, split_names
-from cbt_plugins.journal import read_json, sync_folder, write_json
+from cbt_plugins.journal import insist_on_room, read_json, sync_folder, write_json
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.polling import insist
 
@@ -105,7 +105,7 @@ def watch(
                 monitor.stop(directory)
             except Exception:
                 logger.exception("monitor %s: an error while it was stopped", type(monitor).__name__)
-        fetch_files(remote, nodes, directory, local_dir, cluster.get("user"))
+        insist_on_room(local_dir, partial(fetch_files, remote, nodes, directory, local_dir, cluster.get("user")))
     _raise_failure(monitors)
 
 
@@ -295,9 +295,9 @@ def fetch_files(
         sync_folder(folder)
     if paths:
         keep(paths)
-    # not before: two names may be one machine
-    remote.run(fetched, f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
     _note_left(local_dir / LEFT, directory, left)
+    # not before: two names may be one machine, and what fails for want of room is done again
+    remote.run(fetched, f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
     return paths
 
 

@@ -22,7 +22,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config.yaml_source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, undo_seal
 from cbt_plugins.faults.cluster_access import RUN_ID
-from cbt_plugins.journal import Journal, JournalError, archive_refusal, read_json, write_json, write_whole
+from cbt_plugins.journal import Journal, JournalError, archive_refusal, read_json, tell, write_json, write_whole
 from cbt_plugins.load.load_session import Agents, LoadError
 from cbt_plugins.monitors.lifecycle import LEFT, bring_noted
 from cbt_plugins.monitors.live import open_page
@@ -74,6 +74,12 @@ class PlanRunner:
                     events.write("run-failed", why=str(error), traceback=traceback.format_exc())
                 self._report_what_there_is()
                 raise RunFailed(str(error)) from error
+            except OSError as error:
+                if not self._is_sealed():
+                    tell(events.write, "run-failed", why=str(error), traceback=traceback.format_exc())
+                with contextlib.suppress(OSError):
+                    self._report_what_there_is()
+                raise
             except KeyboardInterrupt:
                 if self._is_sealed():
                     text = "interrupted, but the run is complete; if its report is missing, run the command again: %s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from cbt_plugins import checksums
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import undo_seal
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.plan import Event, Phase, Plan, Upgrade
 from cbt_plugins.run import leftover_files, plan_runner
 from cbt_plugins.run.plan_runner import PlanRunner, clean_nodes, summarize
@@ -46,9 +47,16 @@ def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("phases", [[], ["01-fill", "02-age.partial-1"]])
-@pytest.mark.parametrize("error", [CephError("no reply"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (CephError("no reply"), "run-failed"),
+        (OSError(errno.ENOSPC, "No space left on device"), "run-failed"),
+        (KeyboardInterrupt(), "run-interrupted"),
+    ],
+)
 def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phases: List[str], error: BaseException
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phases: List[str], error: BaseException, event: str
 ) -> None:
     for name in phases:
         (tmp_path / "phases" / name / "rows").mkdir(parents=True)
@@ -60,9 +68,10 @@ def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
     monkeypatch.setattr(runner, "context", lambda journal, events: contextlib.nullcontext())
     monkeypatch.setattr(runner, "run_phases", fail)
     monkeypatch.setattr("cbt_plugins.run.plan_runner.summarize", reported.append)
-    with pytest.raises((RunFailed, KeyboardInterrupt)):
+    with pytest.raises((RunFailed, KeyboardInterrupt, OSError)):
         runner.execute()
     assert reported == ([tmp_path] if phases else [])
+    assert [line["event"] for line in json_lines(tmp_path / "events.jsonl")] == [event]
 
 
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRunner:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List, Mapping, Sequence
 
 import pytest
@@ -16,6 +18,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.transports.pdsh import MOST_NODES
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.lifecycle import fetch_files
 
 
@@ -103,6 +106,40 @@ def test_a_dead_node_holds_up_no_files_of_others(
     assert sorted(path.name for path in paths) == sorted(f"agent.jsonl.{n}" for n in names if n != "node3")
     assert "monitor files of node3 stay in /scratch there" in caplog.text
     assert '"node3"' in (tmp_path / "into" / "left.json").read_text()
+
+
+def test_files_of_monitors_wait_on_their_nodes_for_room_in_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full while the second node's files come, then while it is noted that none of them stays."""
+    full = [OSError(errno.ENOSPC, "No space left on device") for _ in range(2)]
+    removed: List[str] = []
+
+    class OnFullDisk(Nodes):
+        def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path) -> None:
+            super().fetch(nodes, remote_dir, local_dir)
+            if nodes == ["node1"] and len(full) == 2:
+                raise full.pop()
+
+        def run(self, nodes: Sequence[str], command: str, *_: Any, **__: Any) -> Mapping[str, Result]:
+            removed.extend(nodes if "rm -rf" in command else ())
+            return super().run(nodes)
+
+    def sync_folder(folder: Path) -> None:
+        if full:
+            raise full.pop()
+
+    monkeypatch.setattr("cbt_plugins.journal.ROOM_EVERY", 0.0)
+    monkeypatch.setattr(lifecycle, "sync_folder", sync_folder)
+    names = ["node0", "node1"]
+    nodes = OnFullDisk(names, ())
+    monkeypatch.setattr(lifecycle.Remote, "of_cluster", lambda *_: nodes)
+    monitor = SimpleNamespace(nodes=names, start=lambda directory: None, stop=lambda directory: None)
+    with lifecycle.watch(lambda: [monitor], {"clients": names}, {}, "/scratch", tmp_path / "into"):
+        assert not removed
+    assert not full and removed == names
+    assert sorted(path.name for path in (tmp_path / "into").iterdir()) == [f"agent.jsonl.{name}" for name in names]
+    assert caplog.text.count("nothing is lost yet") == 2
 
 
 def test_as_many_files_may_be_open_as_the_hard_limit_allows(tmp_path: Path) -> None:
