@@ -36,9 +36,10 @@ class CbtRun:
     endpoints: Mapping[str, Any]  # the `client_endpoints:` section, {} when absent
     config_file: Optional[Path]  # the YAML file, where it is known
     checkout: Optional[Checkout]  # None in the built-in loop
-    #: monitors(local_dir, *without, acting=None): the profiles of `monitoring_profiles:` but for these run while the
-    #: context is open, and their files are under local_dir when it has closed (also after an exception);
-    #: acting: True for those only that act on the cluster, False for those only that watch it
+    #: monitors(local_dir, *without, acting=None, reconnects=None): the profiles of `monitoring_profiles:` but for these
+    #: run while the context is open, and their files are under local_dir when it has closed (also after an exception);
+    #: acting: True for those only that act on the cluster, False for those only that watch it; reconnects: True for
+    #: those only whose agents begin again on a node that was restarted, False for all others
     monitors: Callable[..., AbstractContextManager[None]] = field(repr=False)
     profiles: Mapping[str, Any] = field(default_factory=dict)  # the `monitoring_profiles:` section
     #: of this archive and no other, though it may hold the same run; kept when the run is resumed

@@ -100,22 +100,42 @@ def watch(
             _raise_failure([monitor])  # a load of hours would be for nothing
         yield
     finally:
-        for monitor in reversed(started):
-            try:
-                monitor.stop(directory)
-            except Exception:
-                logger.exception("monitor %s: an error while it was stopped", type(monitor).__name__)
+        for monitor in reversed(select_monitors(started, None, reconnects=False)):
+            _stop_monitor(monitor, directory)
+        agents = select_monitors(started, None, reconnects=True)
+        if agents:  # a silent node costs its timeout once, and not once for each monitor
+            ask_at_once(*(partial(_stop_monitor, monitor, directory) for monitor in agents))
         insist_on_room(local_dir, partial(fetch_files, remote, nodes, directory, local_dir, cluster.get("user")))
     _raise_failure(monitors)
 
 
-def select_by_acting(monitors: Iterable[Any], acting: Optional[bool]) -> List[Any]:
-    """Return the monitors that act on the cluster (True), the monitors that only watch it (False), or all (None)."""
-    return [monitor for monitor in monitors if acting in (None, _acts(monitor))]
+def _stop_monitor(monitor: Any, directory: str) -> None:
+    try:
+        monitor.stop(directory)
+    except Exception:
+        logger.exception("monitor %s: an error while it was stopped", type(monitor).__name__)
+
+
+def select_monitors(
+    monitors: Iterable[Any], acting: Optional[bool], reconnects: Optional[bool] = None
+) -> List[Any]:
+    """Return the monitors that act on the cluster (True), the monitors that only watch it (False), or all (None).
+
+    Of these, `reconnects` keeps the monitors that begin again on a node that was restarted (True), or do not (False).
+    """
+    return [
+        monitor
+        for monitor in monitors
+        if acting in (None, _acts(monitor)) and reconnects in (None, _reconnects(monitor))
+    ]
 
 
 def _acts(monitor: Any) -> bool:
     return bool(getattr(monitor, "INNERMOST", False))
+
+
+def _reconnects(monitor: Any) -> bool:
+    return bool(getattr(monitor, "RECONNECTS", False))
 
 
 def _raise_failure(monitors: Iterable[Any]) -> None:
@@ -217,7 +237,7 @@ def _note_nodes(monitors: Iterable[Any], local_dir: Path) -> None:
     """Write down which nodes each monitor with agents has to watch, so that results see which nodes lack samples."""
     noted = {}
     for monitor in monitors:
-        if getattr(monitor, "RECONNECTS", False):
+        if _reconnects(monitor):
             name = getattr(monitor, "PROFILE", None) or getattr(monitor, "NAME", type(monitor).__name__)
             noted[name] = _own_nodes(monitor) or []
     if noted:

@@ -97,11 +97,11 @@ class Delegate:
         current = session()
 
         def monitors(
-            local_dir: Path, *without: str, acting: Optional[bool] = None
+            local_dir: Path, *without: str, acting: Optional[bool] = None, reconnects: Optional[bool] = None
         ) -> AbstractContextManager[None]:
             def make() -> List[Any]:
                 wanted = (monitor for monitor in monitors_of_tree() if getattr(monitor, "PROFILE", None) not in without)
-                return lifecycle.select_by_acting(wanted, acting)
+                return lifecycle.select_monitors(wanted, acting, reconnects)
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 

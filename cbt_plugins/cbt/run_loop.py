@@ -186,9 +186,9 @@ class RunLoop:
         run_dir = archive_layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory, identity)
 
         def monitors(
-            local_dir: Path, *without: str, acting: Optional[bool] = None
+            local_dir: Path, *without: str, acting: Optional[bool] = None, reconnects: Optional[bool] = None
         ) -> AbstractContextManager[None]:
-            make = partial(self._build_monitors, without, acting)
+            make = partial(self._build_monitors, without, acting, reconnects)
             return lifecycle.watch(make, self._cluster, self._common, run_dir, local_dir)
 
         return CbtRun(
@@ -207,10 +207,12 @@ class RunLoop:
             profiles=self.profiles,
         )
 
-    def _build_monitors(self, without: Sequence[str], acting: Optional[bool]) -> List[Monitor]:
+    def _build_monitors(
+        self, without: Sequence[str], acting: Optional[bool], reconnects: Optional[bool]
+    ) -> List[Monitor]:
         profiles = {name: profile for name, profile in self.profiles.items() if name not in without}
         built = lifecycle.build(profiles, self._monitors, self._cluster, self._common)
-        return lifecycle.select_by_acting(built, acting)
+        return lifecycle.select_monitors(built, acting, reconnects)
 
 
 def _placeless(saved: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -32,22 +32,32 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Watchers:
-    """The monitors that watch all phases of one invocation; `stack` ends them."""
+    """The monitors that watch all phases of one invocation; `stack` ends them.
+
+    Monitors with agents run from the first phase to the last: an agent begins again on a node that was restarted, and
+    on no other node.
+    """
 
     context: RunContext
     stack: contextlib.ExitStack
     started: int = 0
+    _without_agents: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def start(self, anew: bool) -> None:
-        """Start them unless they run; `anew`: also those that a node which was restarted has lost."""
+        """Start them unless they run; `anew`: again those that a node which was restarted has lost."""
         if self.started and not anew:
             return
         run = self.context
-        self.stack.close()
         folder = run.archive.monitors_of(len(run.journal.all("invocation")))
         if self.started:
+            self._without_agents.close()
             folder = folder.with_name(f"{folder.name}.{self.started + 1}")
-        self.stack.enter_context(run.cbt_run.monitors(folder, "recovery", acting=False))
+        else:
+            self.stack.enter_context(run.cbt_run.monitors(folder, "recovery", acting=False, reconnects=True))
+            self.stack.enter_context(self._without_agents)
+        self._without_agents.enter_context(
+            run.cbt_run.monitors(folder, "recovery", acting=False, reconnects=False)
+        )
         self.started += 1
 
 

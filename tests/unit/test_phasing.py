@@ -103,7 +103,7 @@ class NoLoad:
         pass
 
     @contextlib.contextmanager
-    def monitors(self, folder: Path, *without: str, acting: bool = False) -> Iterator[None]:
+    def monitors(self, folder: Path, *without: str, acting: bool = False, reconnects: bool = False) -> Iterator[None]:
         yield
 
     def run(self, index: int, phase: Phase, start: Any, timeline: Any, scratch: str) -> PhaseOutcome:
@@ -177,16 +177,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     return made
 
 
-def test_monitors_run_across_phases_and_anew_after_a_node_was_restarted(tmp_path: Path) -> None:
+def test_monitors_without_agents_begin_anew_after_a_node_was_restarted(tmp_path: Path) -> None:
     seen: List[str] = []
 
     class Host:
         @contextlib.contextmanager
-        def monitors(self, folder: Path, *without: str, acting: bool) -> Iterator[None]:
+        def monitors(self, folder: Path, *without: str, acting: bool, reconnects: bool) -> Iterator[None]:
             assert without == ("recovery",) and acting is False
-            seen.append(f"begin {folder.name}")
+            name = f"{folder.name} {'agents' if reconnects else 'others'}"
+            seen.append(f"begin {name}")
             yield
-            seen.append(f"end {folder.name}")
+            seen.append(f"end {name}")
 
     journal = SimpleNamespace(all=lambda event: [{}, {}])
     run = context(cbt_run=Host(), archive=RunArchive(tmp_path), journal=journal)
@@ -194,7 +195,8 @@ def test_monitors_run_across_phases_and_anew_after_a_node_was_restarted(tmp_path
         watchers = Watchers(run, stack)
         for anew in (False, False, True, False):
             watchers.start(anew)
-    assert seen == ["begin 02", "end 02", "begin 02.2", "end 02.2"]
+    again = ["end 02 others", "begin 02.2 others", "end 02.2 others"]
+    assert seen == ["begin 02 agents", "begin 02 others", *again, "end 02 agents"]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class Nodes:
     """Stands where `Remote` does. Each of its nodes waits for the others before it gives its files."""
 
     def __init__(self, names: Sequence[str], dead: Sequence[str]) -> None:
-        self._dead, self._together = dead, threading.Barrier(len(names), timeout=30)
+        self._dead, self._together = dead, threading.Barrier(len(names) or 1, timeout=30)
         self._waited: List[str] = []
 
     def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path) -> None:
@@ -140,6 +140,27 @@ def test_files_of_monitors_wait_on_their_nodes_for_room_in_the_archive(
     assert not full and removed == names
     assert sorted(path.name for path in (tmp_path / "into").iterdir()) == [f"agent.jsonl.{name}" for name in names]
     assert caplog.text.count("nothing is lost yet") == 2
+
+
+def test_monitors_with_agents_are_stopped_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them waits for a node that is silent."""
+    together, stopped = threading.Barrier(2, timeout=30), []
+
+    def monitor_of(name: str, agents: bool) -> Any:
+        def stop(directory: str) -> None:
+            if agents:
+                together.wait()
+            stopped.append(agents)
+
+        return SimpleNamespace(NAME=name, RECONNECTS=agents, nodes=[], start=lambda directory: None, stop=stop)
+
+    monkeypatch.setattr(lifecycle.Remote, "of_cluster", lambda *_: Nodes([], ()))
+    monitors = [monitor_of("a", True), monitor_of("b", False), monitor_of("c", True)]
+    with lifecycle.watch(lambda: monitors, {"clients": []}, {}, "/scratch", tmp_path / "into"):
+        assert not stopped
+    assert stopped == [False, True, True]
+    chosen = [lifecycle.select_monitors(monitors, None, reconnects) for reconnects in (None, True, False)]
+    assert [[monitor.NAME for monitor in each] for each in chosen] == [["a", "b", "c"], ["a", "c"], ["b"]]
 
 
 def test_as_many_files_may_be_open_as_the_hard_limit_allows(tmp_path: Path) -> None:
