@@ -27,7 +27,7 @@ from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.full_cluster_guard import FullClusterGuard
 from cbt_plugins.run.live_files import WatchedPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.run.phase_window import block_seconds
+from cbt_plugins.run.phase_window import heartbeat_seconds
 from cbt_plugins.run.progress import Progress, remainder_of
 
 log = logging.getLogger(__name__)
@@ -77,8 +77,7 @@ class LoadObserver:
         self._watched = WatchedPhase(self.folder)
         self._progress = Progress(self.duration)
         self._guard = FullClusterGuard(self.watch)
-        # a day of seconds would be a hundred megabytes
-        self._every = 1.0 if block_seconds(self.outcome.phase) < 60 else 10.0
+        self._every = float(heartbeat_seconds(self.outcome.phase))
 
     def close(self) -> None:
         self._progress.close()

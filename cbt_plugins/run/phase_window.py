@@ -23,6 +23,12 @@ def block_seconds(phase: Phase) -> int:
     return 10
 
 
+def heartbeat_seconds(phase: Phase) -> int:
+    """Return the seconds between two heartbeats of a client: 10 where blocks are long, because a phase may take days.
+    """
+    return 1 if block_seconds(phase) < 60 else 10
+
+
 def took_all(jobs: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether all jobs ended with their last object, each being taken once (`keys: r(1,N)`), and not by time."""
     return bool(jobs) and all((job.get("driver_end") or {}).get("reason") == "exhausted" for job in jobs)

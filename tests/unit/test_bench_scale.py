@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import logging
 import subprocess
 import sys
@@ -69,6 +70,17 @@ def test_the_measurement_of_drivers_follows_a_load_to_its_end(
     columns, row = (line.split() for line in capsys.readouterr().out.splitlines()[3:5])
     assert columns[:2] == ["drivers", "clients"]
     assert row[:2] == ["10", "2"]
+
+
+def test_archives_have_the_blocks_and_heartbeats_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With longer blocks a report is cheaper than the report of any run."""
+    archives, inputs = module("at_scale.archives", monkeypatch), module("inputs.long_runs", monkeypatch)
+    run = archives.write_files(tmp_path, 120 / 3600, phase=60, clients=inputs.Clients(1, 2))
+    assert [path.name for path in sorted((run / "phases").iterdir())] == ["01-age00", "02-age01"]
+    for folder in (run / "phases").iterdir():
+        assert json.loads((folder / "phase.json").read_text())["block"] == 1
+        assert len((folder / "heartbeat.jsonl").read_text().splitlines()) == 60
+    assert [archives.resolution_of(seconds) for seconds in (7200, 7201)] == [(1, 1), (60, 10)]
 
 
 def test_misses_of_planted_steps_count_where_hits_would(monkeypatch: pytest.MonkeyPatch) -> None:

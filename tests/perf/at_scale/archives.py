@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from inputs import long_runs
 from inputs.clusters import RECORDED
@@ -20,8 +20,10 @@ from inputs.long_runs import FIVE, T0, Clients
 from report import question
 
 from cbt_plugins import checksums
+from cbt_plugins.plan import Phase
 from cbt_plugins.report.page import run_page
 from cbt_plugins.results.summary_file import summarize
+from cbt_plugins.run.phase_window import block_seconds, heartbeat_seconds
 
 from .costs import Cost, Curves, Extent, cost_of
 
@@ -37,7 +39,6 @@ PAGES = (10, 20, 40)
 #: seconds of a phase; of a failure and of its return, as recorded
 PHASE, RECORDED_SECONDS = 6480, 120
 FAILURES_PER_HOUR = 100 / 72
-BLOCK = 60
 
 #: of an archive: an event or a sample
 Line = Dict[str, Any]
@@ -71,11 +72,11 @@ def write_files(
     run.mkdir(parents=True)
     (run / "manifest.json").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": name} for name in names]}))
-    frames = long_runs.frames_of(BLOCK)
+    block, _ = resolution_of(phase)
+    frames = long_runs.frames_of(block)
     for index, name in enumerate(names, 1):
         folder, end = run / "phases" / f"{index:02}-{name}", T0 + index * phase
-        long_runs.write_phase(folder, name, (end - phase, end), BLOCK, frames, clients)
-        long_runs.write_heartbeats(folder, range(end - phase, end, 10), clients)
+        write_load(folder, (end - phase, end), frames, clients)
     length = len(names) * phase
     failures = max(1, round(hours * FAILURES_PER_HOUR))
     first = min(600, phase // 2)
@@ -87,6 +88,20 @@ def write_files(
     folder.mkdir(parents=True)
     _write_lines(folder / "recovery.jsonl", map(of_cluster, _samples(begins, T0 + length)))
     return run
+
+
+def resolution_of(seconds: int) -> Tuple[int, int]:
+    """Return the seconds of a block of aggregates, and between two heartbeats, in a phase of so many seconds."""
+    phase = Phase("age", "hybrid", duration=float(seconds))
+    return block_seconds(phase), heartbeat_seconds(phase)
+
+
+def write_load(folder: Path, window: Tuple[int, int], frames: Sequence[long_runs.Tables], clients: Clients) -> None:
+    """Write the aggregates and heartbeats of a phase with the resolution that a run gives them."""
+    begin, end = window
+    block, beat = resolution_of(end - begin)
+    long_runs.write_phase(folder, folder.name.partition("-")[2], window, block, frames, clients)
+    long_runs.write_heartbeats(folder, range(begin, end, beat), clients)
 
 
 def _recorded(name: str) -> List[Dict[str, Any]]:

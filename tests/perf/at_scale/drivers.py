@@ -13,7 +13,7 @@ from typing import Dict
 from inputs import long_runs
 from inputs.long_runs import OPS, RATE, T0, Clients
 
-from .archives import BLOCK, TOOLS, end_run, write_files
+from .archives import TOOLS, end_run, resolution_of, write_files, write_load
 from .costs import Curves, Extent, cost_of
 
 SIZES = (10, 100, 1000)
@@ -21,8 +21,6 @@ SIZES = (10, 100, 1000)
 PHASES, MANY = (1, 4, 12), 200
 DRIVERS_OF_CLIENT = 5
 MINUTES = 5
-#: seconds between two heartbeats of a client
-BEAT = 10
 
 
 def main(extent: Extent) -> None:
@@ -54,9 +52,8 @@ def _clients(drivers: int) -> Clients:
 def write_run(archive: Path, clients: Clients) -> None:
     """Write the archive of a run by these clients."""
     run = archive / "results" / "00000000" / "id-00000001"
-    phase, end = run / "phases" / "01-age", T0 + 60 * MINUTES
-    long_runs.write_phase(phase, "age", (T0, end), BLOCK, long_runs.frames_of(BLOCK), clients)
-    long_runs.write_heartbeats(phase, range(T0, end, BEAT), clients)
+    block, _ = resolution_of(60 * MINUTES)
+    write_load(run / "phases" / "01-age", (T0, T0 + 60 * MINUTES), long_runs.frames_of(block), clients)
     (run / "manifest.json").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": "age"}]}))
     end_run(run, 60 * MINUTES)

@@ -1,4 +1,4 @@
-"""`compare`, `history` and `sql` of 5 to 60 runs of 72 hours, or 180 with `--long`, which need 10 GB of disk (TMPDIR).
+"""`compare`, `history` and `sql` of 5 to 60 runs of 72 hours, or 180 with `--long`, which need 13 GB of disk (TMPDIR).
 
 All have the files of one run of archives.py, as further names of the same files, and each has a summary with times and
 numbers of its own.

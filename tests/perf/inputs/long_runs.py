@@ -27,6 +27,8 @@ FRAMES = {1: 10, 60: 60}
 DIFFERENT = 12
 
 Columns = Dict[str, np.ndarray]
+#: of one frame
+Tables = Dict[str, Columns]
 
 
 def values(chance: np.random.Generator, block: int) -> Dict[str, Columns]:
