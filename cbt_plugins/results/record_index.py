@@ -29,9 +29,9 @@ from cbt_plugins.results.summary_file import FILE as SUMMARY
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
 from cbt_plugins.warning_kinds import forbids_verdict
 
-#: 1: the first one. 2: runs that are not to be trusted are not usable. 3: percentiles of failures. A change of what an
-#: entry has is a new number
-FORMAT = 3
+#: 1: the first one. 2: runs that are not to be trusted are not usable. 3: percentiles of failures. 4: rows of failures
+#: that come close together. A change of what an entry has is a new number
+FORMAT = 4
 #: files of a run that its record is made of
 _EVIDENCE = (END, SUMS, SUMMARY, "manifest.json", "plan.json", "benchmark_config.yaml", "phases")
 #: runs that are read by this process alone; starting another one takes as long
