@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -37,6 +38,8 @@ STOP = Path(__file__).parent / "stop_by_pid.sh"
 #: exit status on a node where a monitor of a killed run did not end
 _NOT_ENDED = 78
 _numbers = itertools.count(1)
+#: run_dir -> contexts that are open: monitors that run there are not those of a killed run
+_open_contexts: Counter[str] = Counter()
 
 
 def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str) -> None:
@@ -92,6 +95,7 @@ def watch(
             monitor.nodes = [node for node in monitor.nodes if node in answering]
     started: List[Any] = []
     _note_nodes(monitors, local_dir)
+    _open_contexts[run_dir] += 1
     try:
         for monitor in monitors:
             started.append(monitor)
@@ -100,6 +104,7 @@ def watch(
             _raise_failure([monitor])  # a load of hours would be for nothing
         yield
     finally:
+        _open_contexts[run_dir] -= 1
         for monitor in reversed(select_monitors(started, None, reconnects=False)):
             _stop_monitor(monitor, directory)
         agents = select_monitors(started, None, reconnects=True)
@@ -218,7 +223,8 @@ def _make_folder(remote: Remote, nodes: Sequence[str], run_dir: str, directory: 
     Monitors that a killed run has left in `run_dir` are ended there first. Raises RemoteError. All by one command,
     because a connection to each of a thousand nodes takes a minute of CPU time here.
     """
-    command = f"{_end_left(run_dir)} || left={_NOT_ENDED}\n{make_own(directory)}exit $left"
+    end_left = "" if _open_contexts[run_dir] else f"{_end_left(run_dir)} || left={_NOT_ENDED}\n"
+    command = f"{end_left}{make_own(directory)}exit $left"
     results = remote.run(nodes, command, 90, check=False)
     silent = [node for node, result in results.items() if result.status in (UNREACHABLE, TIMED_OUT)]
     if silent:

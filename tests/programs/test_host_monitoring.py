@@ -180,6 +180,22 @@ def test_a_node_that_is_silent_at_the_start_is_watched_when_it_answers(
     assert list((tmp_path / "node").iterdir()) == []
 
 
+def test_monitors_that_begin_later_leave_the_agents_of_the_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ssh(tmp_path, monkeypatch, "true")
+    agents = Resources({"interval": 0.1, "nodes": ["osds"]}, THERE, NO_PDSH)
+    later = Noting({"name": "later", "nodes": ["osds"]}, THERE, NO_PDSH)
+    with lifecycle.watch(lambda: [agents], THERE, NO_PDSH, str(tmp_path / "node"), tmp_path / "local"):
+        wait_for(lambda: any(lines(path) for path in (tmp_path / "node").glob("*/resources/n1.jsonl")))
+        (record,) = (tmp_path / "node").glob("*/**/*.pid")
+        agent = record.read_text()
+        with lifecycle.watch(lambda: [later], THERE, NO_PDSH, str(tmp_path / "node"), tmp_path / "local"):
+            assert record.read_text() == agent and running(int(agent.split()[0]))
+    assert "lost connections" not in caplog.text
+    assert {path.name for path in (tmp_path / "local").iterdir()} == {"later.n1", "resources.n1", "nodes.json"}
+
+
 def test_what_a_killed_run_left_and_does_not_end_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
