@@ -20,7 +20,7 @@ from typing import (
 )
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
-from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.step import NoAnswer
 
 #: type of daemon -> the question that lists these daemons
 DAEMON_QUESTIONS: Mapping[str, str] = {"mds": "mds metadata", "rgw": "service dump"}
@@ -100,13 +100,13 @@ class Facts:
 
     @cached_property
     def pgs(self) -> List[Mapping[str, Any]]:
-        """Return the PGs: pgid, state, acting. Raises FaultError while the manager does not know all of them."""
+        """Return the PGs: pgid, state, acting. Raises NoAnswer while the manager does not know all of them."""
         answer = self.answers["pg dump pgs_brief"]
         about = answer if isinstance(answer, dict) else {"pg_stats": answer}  # a bare list before Nautilus
         pgs, all_pgs = list(about["pg_stats"]), sum(int(pool["pg_num"]) for pool in self.pools)
         if len(pgs) < all_pgs or not about.get("pg_ready", True):
             text = f"ceph pg dump shows {len(pgs)} of {all_pgs} PGs, so no fault can be checked"
-            raise FaultError(f"{text}: the manager has just started, or a pool is changing; try again in a minute")
+            raise NoAnswer(f"{text}: the manager has just started, or a pool is changing; try again in a minute")
         return pgs
 
     @cached_property
@@ -168,11 +168,11 @@ class Facts:
 
 
 def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
-    """Ask all questions in one command; replies to the `alone` are `Reply`. Raises FaultError for a missing reply."""
+    """Ask all questions in one command; replies to the `alone` are `Reply`. Raises NoAnswer for a missing reply."""
     try:
         answers, replies = ceph.ask_all(questions, timeout, alone)
     except CephError as error:
-        raise FaultError(str(error)) from error
+        raise NoAnswer(str(error)) from error
     return Facts({**dict(zip(questions, answers)), **dict(zip(alone, replies))})
 
 

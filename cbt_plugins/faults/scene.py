@@ -10,7 +10,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.ceph_programs import readable
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.node_shell import sudo
-from cbt_plugins.faults.step import Check, Command, FaultError
+from cbt_plugins.faults.step import Check, Command, FaultError, NoAnswer
 from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import DAEMON_TYPES
 
@@ -107,7 +107,7 @@ class Scene:
         result = self.ceph.remote.run([node], command, timeout=self.limits.quick, check=False)[node]
         if result.status:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-            raise FaultError(f"{node}: {readable(text).strip().splitlines()[0][:80]}: {why[0]}")
+            raise NoAnswer(f"{node}: {readable(text).strip().splitlines()[0][:80]}: {why[0]}")
         return result.stdout
 
     def osds_down(self, osds: Sequence[int]) -> Check:

@@ -26,6 +26,10 @@ class FaultError(Exception):
     """A fault that cannot be injected, was refused, or had no effect; the text is for the user."""
 
 
+class NoAnswer(FaultError):
+    """The cluster or a node did not answer a question: the next question may have an answer."""
+
+
 @dataclass(frozen=True)
 class Command:
     """A shell command on one node; "": the leading machine. `root`: with sudo if the user is not root."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import signals
-from cbt_plugins.faults import FaultError, Injector, Prepared
+from cbt_plugins.faults import FaultError, Injector, NoAnswer, Prepared
 from cbt_plugins.journal import tell
 from cbt_plugins.plan import Event, Fault, Upgrade
 from cbt_plugins.polling import Clock, wait_until
@@ -226,7 +226,7 @@ class EventSchedule:
                 refused = self._injector.prepare(fault).refused
                 reasons[:] = [str(finding) for finding in refused if finding.rule == "clean"]
                 answered = self._now()
-            except FaultError as error:  # a busy or restarting mgr: the next look may succeed
+            except NoAnswer as error:  # a busy or restarting mgr: the next look may succeed
                 reasons[:] = [str(error)]
                 if at_most is None and self._now() >= answered + NO_ANSWER:
                     raise

@@ -14,7 +14,7 @@ import pytest
 from waiting import wait_for
 
 from cbt_plugins import signals
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import FaultError, Injector, NoAnswer
 from cbt_plugins.faults.safety_case import Finding
 from cbt_plugins.plan import Event, Fault
 from cbt_plugins.run import event_schedule
@@ -297,7 +297,7 @@ class Unanswered(Moving):
     def prepare(self, fault: Fault) -> Any:
         prepared = super().prepare(fault)
         if prepared.refused and prepared.refused[0].rule == "no answer":
-            raise FaultError("ceph pg dump shows 0 of 5 PGs")
+            raise NoAnswer("ceph pg dump shows 0 of 5 PGs")
         return prepared
 
 
@@ -335,6 +335,23 @@ def test_a_cluster_that_never_answers_fails_the_phase(
     finally:
         schedule.close()
     assert schedule.failure == failure and notes.seen.count(("look", "a")) > 1
+
+
+class Impossible(Moving):
+    """A fault that no wait makes possible."""
+
+    def prepare(self, fault: Fault) -> Any:
+        super().prepare(fault)
+        raise FaultError("node3 has the active manager")
+
+
+def test_a_fault_that_cannot_be_injected_does_not_wait_for_a_clean_cluster() -> None:
+    notes = Impossible(["clean"] * 1000)
+    schedule = timeline(notes, Event(0.0, inject=A, after_clean=True, at_most=3600.0))
+    schedule.begin(time.time())
+    wait_for(lambda: schedule.failure is not None)
+    schedule.close()
+    assert schedule.failure == "node3 has the active manager" and notes.seen.count(("look", "a")) == 1
 
 
 def test_looks_at_a_cluster_that_answers_slowly_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
