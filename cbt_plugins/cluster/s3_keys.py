@@ -40,7 +40,10 @@ class S3Keys:
             **numbered,
             **({"CBT_LOAD_SSE_KEY": customer} if sse == "c" else {}),
             **({"SSL_CERT_FILE": authority} if authority else {}),
-            **({"WARP_SESSION_TOKEN": self.token, "AWS_SESSION_TOKEN": self.token} if self.token else {}),
+            **({"WARP_SESSION_TOKEN": self.token} if self.token else {}),
+            # also without a token: the environment of whoever leads the run may have one, and by an older name
+            "AWS_SESSION_TOKEN": self.token,
+            "AWS_SECURITY_TOKEN": self.token,
             "WARP_ACCESS_KEY": self.access,
             "WARP_SECRET_KEY": self.secret,
             "AWS_ACCESS_KEY_ID": self.access,
