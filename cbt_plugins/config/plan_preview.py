@@ -198,13 +198,14 @@ def warnings(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
 
 def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChange]:
     nodes = ", ".join(dict.fromkeys(driver.node for driver in plan.drivers))
+    admin = cluster.get("radosgw-admin_cmd") or "radosgw-admin"
     for bucket in plan.buckets:
         name = bucket.key if bucket.existing else f"cbtp-<run id>-{bucket.key.lower()}"
         if bucket.existing and plan.keep_data:
             text = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
             yield PlannedChange(text, "kept (keep_data); yours to remove")
         elif not bucket.existing:
-            command = f"radosgw-admin bucket rm --bucket={plan.s3.admin_name(name, bucket.user)} --purge-objects"
+            command = f"{admin} bucket rm --bucket={plan.s3.admin_name(name, bucket.user)} --purge-objects"
             if not plan.admin:
                 command = "all its objects and the bucket are deleted through S3"
             undo = (

@@ -59,7 +59,7 @@ def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
 
     Raises OSError.
     """
-    lines = journal_lines(RunArchive(folder).journal)
+    lines, is_zone_of_run = journal_lines(RunArchive(folder).journal), False
     for bucket in buckets_in(lines, access.run_id):
         if not access.admin:
             log.warning(_STAYS, bucket.name)
@@ -70,8 +70,9 @@ def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
             yield f"bucket {bucket.admin_name} (objects not counted: {error})"
             continue
         if stats is not None:
+            is_zone_of_run = True
             yield f"bucket {bucket.admin_name} ({stats.objects} objects)"
-        elif not is_gone(lines, bucket.name):
+        elif not (is_zone_of_run or is_gone(lines)):
             log.warning(NOT_SHOWN, bucket.name)
 
 
@@ -97,7 +98,7 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
             except CephError as error:
                 yield f"bucket {admin_name}: {error}"
                 continue
-            if stats is None and not is_gone(journal.records, name):
+            if stats is None and not is_gone(journal.records):
                 log.warning(NOT_SHOWN, name)
                 continue
             journal.write(REMOVED, bucket=name)

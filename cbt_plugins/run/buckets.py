@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
+from cbt_plugins.cluster.ceph_programs import readable
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.formatting import several
@@ -105,12 +106,12 @@ def removed_buckets(records: Iterable[Mapping[str, Any]]) -> List[str]:
     return [name for name, event in newest.items() if event == REMOVED]
 
 
-def is_gone(records: Iterable[Mapping[str, Any]], name: str) -> bool:
+def is_gone(records: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a bucket that radosgw-admin does not show is removed, or was never made, by a run's journal.
 
-    A bucket that clients have used, and that radosgw-admin has not shown, may be in another zone than the default zone.
+    If clients made load and radosgw-admin has shown no bucket of the run, it may work on another zone than the run.
     """
-    events = {record["event"] for record in records if record.get("bucket", name) == name}
+    events = {record["event"] for record in records}
     return SHOWN in events or LOAD_BEGUN not in events
 
 
@@ -229,7 +230,7 @@ class Buckets:
             stats = self._stats(name)
             if stats is not None:
                 self._remove(name, stats.objects)
-            elif not is_gone(self._journal.records, name):
+            elif not is_gone(self._journal.records):
                 log.warning(NOT_SHOWN, name)
                 continue
             self._journal.write(REMOVED, bucket=name)
@@ -305,7 +306,7 @@ def remove_bucket(ceph: Ceph, admin_name: str, objects: int) -> None:
     log.info("removing bucket %s (%d objects)", admin_name, objects)
     ceph.remove_bucket(admin_name, timeout=3600.0 + objects / REMOVE_RATE)
     if ceph.bucket(admin_name, STATS_TIMEOUT) is not None:
-        command = f"radosgw-admin bucket rm --bucket={admin_name} --purge-objects"
+        command = f"{readable(ceph.admin)} bucket rm --bucket={admin_name} --purge-objects"
         raise CephError(f"bucket {admin_name} still exists after its removal: run {command}")
 
 

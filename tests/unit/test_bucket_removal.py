@@ -96,9 +96,18 @@ def test_a_bucket_in_another_realm_is_named_and_stays_in_the_list(
     with contextlib.closing(Journal(folder / "journal.jsonl")) as journal:
         journal.write("load-begun", phase="fill")
     warning = "bucket cbtp-r1-b of this run was not removed: radosgw-admin does not show it"
-    access: Any = SimpleNamespace(ceph=Cluster("cbtp-r1-a"), run_id="r1", trusted=False, admin=True)
-    assert list(describe_buckets(folder, access)) == ["bucket cbtp-r1-a (5 objects)"] and warning in caplog.text
+    access: Any = SimpleNamespace(ceph=Cluster(), run_id="r1", trusted=False, admin=True)
+    assert list(describe_buckets(folder, access)) == [] and warning in caplog.text
     caplog.clear()
-    assert removed(folder, Cluster("cbtp-r1-a")) == [None] and warning in caplog.text
-    assert removed_buckets(journal_lines(folder / "journal.jsonl")) == ["cbtp-r1-a"]
-    assert removed(folder, Cluster("tenant/cbtp-r1-b")) == [None]
+    assert removed(folder, Cluster()) == [] and warning in caplog.text
+    assert removed_buckets(journal_lines(folder / "journal.jsonl")) == []
+    assert removed(folder, Cluster("cbtp-r1-a", "tenant/cbtp-r1-b")) == [None, None]
+
+
+def test_a_bucket_that_no_phase_has_made_is_gone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The run was interrupted before; radosgw-admin shows another bucket of it."""
+    with contextlib.closing(Journal(folder / "journal.jsonl")) as journal:
+        journal.write("load-begun", phase="fill")
+    access: Any = SimpleNamespace(ceph=Cluster("cbtp-r1-a"), run_id="r1", trusted=False, admin=True)
+    assert list(describe_buckets(folder, access)) == ["bucket cbtp-r1-a (5 objects)"]
+    assert removed(folder, Cluster("cbtp-r1-a")) == [None, None] and not caplog.records

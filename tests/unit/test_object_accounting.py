@@ -125,6 +125,8 @@ def test_a_bucket_of_the_users_that_is_damaged_spoils_no_count(tmp_path: Path) -
 class Tenants:
     """A cluster's buckets by the names that radosgw-admin has for them."""
 
+    admin = "radosgw-admin --rgw-zone=second"
+
     def __init__(self, *names: str, stubborn: bool = False) -> None:
         self.names, self.stubborn = set(names), stubborn
 
@@ -189,7 +191,7 @@ def test_a_bucket_that_is_still_there_was_not_removed(tmp_path: Path) -> None:
         mine = buckets_of("cbt", journal, ceph)
         mine.claim()
         ceph.names.add("cbtp-r1-4kib")
-        with pytest.raises(CephError, match="cbtp-r1-4kib still exists after its removal: run radosgw-admin"):
+        with pytest.raises(CephError, match="still exists after its removal: run radosgw-admin --rgw-zone=second b"):
             mine.remove()
         assert journal.all("bucket-removed") == []
 
