@@ -13,10 +13,12 @@ import pytest
 from faults_world import ANYTHING, Connections, Died, Time, injector
 from waiting import wait_for
 
-from cbt_plugins.cluster.fan_out import Pending
+from cbt_plugins.cluster.fan_out import Pending, ask_at_once
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.step import Command, Step, lots
+from cbt_plugins.faults.command_runner import Runner
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.step import Check, Command, Step, lots
 from cbt_plugins.faults.undo_journal import open_steps_in
 from cbt_plugins.plan import Fault
 
@@ -258,3 +260,27 @@ def test_an_interrupt_while_two_nodes_stop(tmp_path: Path, monkeypatch: pytest.M
     assert late == [75]
     assert world.differences() == set()
     assert open_steps_in(tmp_path) == []
+
+
+class BusyHead:
+    """A head that takes half a second for each reply."""
+
+    def __init__(self) -> None:
+        self.head, self.command, self.admin = "node0", "ceph", "radosgw-admin"
+        self.most = self._under_way = 0
+        self._change = threading.Condition()
+
+    def run(self, *_: Any, **__: Any) -> Result:
+        with self._change:
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+            self._change.wait(0.5)
+            self._under_way -= 1
+        return Result("", "", 0)
+
+
+def test_the_head_answers_a_few_checks_at_a_time() -> None:
+    ceph: Any = BusyHead()
+    runner = Runner(ceph, "r", ClusterLimits())
+    ask_at_once(*(partial(runner.look, [Check("node0", "ceph osd dump", ())]) for _ in range(12)))
+    assert ceph.most == 4
