@@ -140,7 +140,7 @@ class _Clients:
         spec = self._pod_spec({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
         spec["restartPolicy"] = "Always"
         digest = _digest([sorted(labels.items()), sorted(nodes)])
-        own = {**labels, _NODES: digest}
+        own = {**labels, _NODES: f"n{digest}"}  # some digests without a letter before them are numbers in YAML
         template = {"metadata": {"labels": own}, "spec": spec}
         return {
             "apiVersion": "apps/v1",

@@ -285,6 +285,8 @@ def test_each_label_has_a_daemon_set_of_its_name(tmp_path: Path, capsys: pytest.
     names = [d["metadata"]["name"] for d in objects]
     assert len({*names}) == 2 and all(name.startswith("cbt-plugins-client-") for name in names)
     assert [d["metadata"]["labels"].get("site") for d in objects] == [None, "b"]
+    # text also for kubectl, which takes 04956879 and 896694e3 for numbers
+    assert all(d["metadata"]["labels"]["cbt-plugins-nodes"].startswith("n") for d in objects)
 
 
 @pytest.mark.parametrize(
