@@ -148,7 +148,8 @@ class ClusterSection(BaseModel):
     @field_validator("ceph_cmd", "radosgw_admin_cmd")
     @classmethod
     def _installed(cls, value: Optional[str], info: ValidationInfo) -> Optional[str]:
-        if value is not None and info.data.get("ceph") and not _ADMIN_OF_ZONE.fullmatch(value):
+        of_zone = info.field_name == "radosgw_admin_cmd" and value is not None and _ADMIN_OF_ZONE.fullmatch(value)
+        if value is not None and info.data.get("ceph") and not of_zone:
             raise ValueError(f"`ceph: {info.data['ceph']}` says where the program is: remove one of the two keys")
         return value
 

@@ -233,3 +233,5 @@ def test_a_zone_may_be_named_beside_the_key() -> None:
     assert readable(CephPrograms.of(cluster).admin) == f"cephadm shell -- {of_zone}"
     with pytest.raises(ValidationError, match="remove one of the two keys"):
         ClusterSection(**section, **{**cluster, "radosgw-admin_cmd": "sudo radosgw-admin --rgw-zone=z"})
+    with pytest.raises(ValidationError, match="remove one of the two keys"):
+        ClusterSection(**section, ceph="cephadm", ceph_cmd=of_zone)
