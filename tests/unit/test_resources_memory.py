@@ -10,6 +10,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.node_samples import MachineKills, NodeSamples
 from cbt_plugins.results.nodes.usage import Networks
 
 NO_LOAD = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
@@ -121,6 +122,15 @@ def test_a_kill_long_after_the_end_of_a_pod_is_of_another_process(tmp_path: Path
     sampled(tmp_path, Made([pod], boot="machine1", pidns="pid:[2]"), kills={605: 5}, seconds=8, begin=600)
     (daemon,) = usage_of(tmp_path, 610.0)["daemons"]
     assert daemon["restarts"] == 1 and daemon["oom_kills"] == 0
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds", "kill"), [(1.0, 20, True), (1.0, 21, False), (5.0, 50, True), (5.0, 53, False)]
+)
+def test_the_next_count_may_be_ten_intervals_after_the_end(interval: float, seconds: int, kill: bool) -> None:
+    """So far apart are the samples of an agent from the 7200th on."""
+    counts = [MachineKills(0.0, 1000.0, "machine1", 3), MachineKills(1000.0 + seconds, 2000.0, "machine1", 4)]
+    assert NodeSamples("n1", interval=interval, oom_kills=counts).has_kill_at(1000.0) == kill
 
 
 def test_a_new_connection_to_the_same_process_is_no_end(tmp_path: Path) -> None:

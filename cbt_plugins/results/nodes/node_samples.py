@@ -139,6 +139,8 @@ class InterfaceSamples:
 _KILL_SECONDS = 2.0
 #: seconds from the last sample of a process to the next count of kills: another monitor may have to begin in a new pod
 _NEXT_COUNT = 20.0
+#: after 7200 samples an agent samples, and counts kills, so many times less often
+_COARSER = 10
 
 
 @dataclass
@@ -172,10 +174,11 @@ class NodeSamples:
 
         A count long after the end, for example of a pod that a fault has stopped, has kills of other processes.
         """
+        next_count = max(_NEXT_COUNT, _COARSER * self.interval + _KILL_SECONDS)
         return any(
             before.boot == after.boot and before.kills < after.kills
             for before, after in zip(self.oom_kills, self.oom_kills[1:])
-            if before.last <= end and -_NEXT_COUNT <= end - after.first <= _KILL_SECONDS
+            if before.last <= end and -next_count <= end - after.first <= _KILL_SECONDS
         )
 
 
