@@ -36,6 +36,20 @@ def test_an_operation_without_objects_has_lost_nothing(tmp_path: Path, dry: Dict
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("back", [70, 50])
+def test_objects_that_ran_out_after_an_outage_do_not_hide_it(tmp_path: Path, back: int) -> None:
+    """Nothing succeeds from 20 to 50; DELETEs succeed until `back`, and have no objects after that."""
+    calm_ops = [*load(-200, -100, 1 / 7, 0.01), *load(-200, -100, 1 / 3, 0.01, op="DELETE")]
+    calm = phase(tmp_path, calm_ops, name="calm", begin=-200.0, mix=MIX, **OPEN)
+    ops = [*load(0, 20, 1 / 7, 0.01), *load(0, 20, 1 / 3, 0.01, op="DELETE"), *load(50, 100, 0.1, 0.01)]
+    ops += load(50, back, 1 / 3, 0.01, op="DELETE")
+    ends = {"dry": {"DELETE": 3 * (100 - back)}}
+    section = impact([calm, phase(tmp_path, ops, mix=MIX, driver_end=ends, **OPEN)], recovery(FAULT))
+    assert {op: bad for op, (_, _, bad) in numbers(section, "a failure").items()} == dict.fromkeys(
+        ("total", "GET", "DELETE"), 30
+    )
+
+
 @pytest.mark.parametrize(("dry", "lost"), [(800, (0, None, 0)), (300, (0, 0.0, 80))])
 def test_a_phase_whose_only_operation_has_no_objects_has_lost_nothing(tmp_path: Path, dry: int, lost: Any) -> None:
     ends = {"dry": {"DELETE": dry}}

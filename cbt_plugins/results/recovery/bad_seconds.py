@@ -88,7 +88,9 @@ def bad_seconds(aggregates: PhaseAggregates, limits: Mapping[str, SecondLimits])
             list(timeline.blocks.values()) if op == TOTAL else [timeline.blocks[op]] if op in timeline.blocks else []
         )
         if seconds is not None:
-            silent = _silent(seconds, limit, dry_requests(aggregates, op))
+            all_dry = dry_requests(aggregates, TOTAL) > 0
+            excused = np.full(aggregates.grid.seconds, all_dry) | (aggregates.all_ops.sums["n"] > 0)
+            silent = _silent(seconds, limit, dry_requests(aggregates, op), excused)
             bad[op] = _too_late(seconds, blocks, limit) | _failed(seconds, limit) | silent
     return bad
 
@@ -124,20 +126,23 @@ def _failed(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
     return np.asarray((failed > 0) & (n < limit.success_rate * (n + failed)))
 
 
-def _silent(seconds: Seconds, limit: SecondLimits, dry: int) -> np.ndarray:
+def _silent(seconds: Seconds, limit: SecondLimits, dry: int, excused: np.ndarray) -> np.ndarray:
     """Return the seconds of silences that are no chance, by the rate of the baseline, or else that of the phase.
 
-    `dry`: requests that are not missing, because there was no object for them. A phase without any success, and without
-    a baseline, is one silence.
+    `dry`: requests that are not missing, because there was no object for them, in the seconds `excused` only: in others
+    nothing succeeded, although another operation had objects. A phase without any success, and without a baseline, is
+    one silence.
     """
     grid = seconds.grid
     own = int(seconds.sums["n"].sum()) / max(1.0, grid.length) or math.inf
     per_s = own if limit.per_s is None else limit.per_s
     silent = np.zeros(grid.seconds, bool)
     silent[[second - grid.first for second in seconds.silent()]] = True
-    for begin, end in runs(silent):
-        silent[begin:end] = per_s * (end - begin) - dry >= least_missed(grid.length)
-    return silent
+    bad = np.zeros(grid.seconds, bool)
+    for flags, found_none in ((silent & excused, dry), (silent & ~excused, 0)) if dry else ((silent, 0),):
+        for begin, end in runs(flags):
+            bad[begin:end] = per_s * (end - begin) - found_none >= least_missed(grid.length)
+    return bad
 
 
 def runs(flags: np.ndarray) -> List[Tuple[int, int]]:
