@@ -73,3 +73,17 @@ def test_a_key_may_name_a_part_of_a_phase_or_the_failure_of_a_fault(tmp_path: Pa
     of_failure = ("kill failure.GET.bad_s", "k?ll failure.GET.bad_s", "*return.GET.bad_s")
     for key in (*of_failure, "hybrid part.GET.p99_ms", "fill.PUT.obj_per_s"):
         assert key_warnings(schedule(tmp_path, text, [key])) == []
+
+
+@pytest.mark.parametrize(("key", "warned"), [("rates.total.highest_per_s", False), ("rats.total.highest_per_s", True)])
+def test_a_key_may_name_a_ladder(tmp_path: Path, key: str, warned: bool) -> None:
+    ladder = "{rate: {lowest: 50/s, highest: 5000/s}, objective: {p99_ms: 50}, mix: {get: 100}, duration: 1m}"
+    phases = f"    cycle: {{phases: [{{fill: {{objects: 1000}}}}, {{ladder: {ladder}, name: rates}}]}}\n"
+    text = f"{CLUSTER}{WARP}    engine: cbt-load\n{phases}"
+    assert len(key_warnings(schedule(tmp_path, text, [key]))) == warned
+
+
+@pytest.mark.parametrize("ours", ["benchmarks:\n", FAILURES.removeprefix(CLUSTER).replace("RATE", "400/s")])
+def test_rows_of_other_benchmarks_have_names_that_no_plan_has(tmp_path: Path, ours: str) -> None:
+    text = f"{CLUSTER}{ours}  radosbench: {{op_size: [4194304], time: 30, pool_profile: rados}}\n"
+    assert key_warnings(schedule(tmp_path, text, ["write.write.obj_per_s"])) == []
