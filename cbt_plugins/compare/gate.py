@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import exit_status
 from cbt_plugins.compare import output
@@ -45,6 +45,7 @@ class Limit:
     rise: Optional[float] = None  # ... in the metric's unit
     most: Optional[float] = None  # the new value may be so much at most
     least: Optional[float] = None  # ... at least
+    guessed: bool = False  # the last part of `phase` may be a pattern of operations as well
 
     @property
     def is_of_change(self) -> bool:
@@ -156,8 +157,10 @@ def limit(key: str, value: str) -> Limit:
         hint = f"did you mean {near[0]}?" if near else f"the metrics are {', '.join(METRICS)}"
         raise ValueError(f"unknown metric {metric}: {hint}")
     everything = CLUSTER if METRICS[metric].source is MetricSource.EPISODE else TOTAL
-    op = everything if place and _names_failure(place[-1], metric) else place.pop() if place else None
-    template = Limit(value.strip(), ".".join(place) or None, op, metric)
+    of_failure = bool(place) and _names_failure(place[-1], metric)
+    guessed = of_failure and " " not in place[-1]
+    op = everything if of_failure else place.pop() if place else None
+    template = Limit(value.strip(), ".".join(place) or None, op, metric, guessed=guessed)
     if METRICS[metric].direction is Direction.NONE and not value.strip().startswith(("<", ">")):
         raise ValueError(f"metric {metric} has no better direction: give a <= or >= limit")
     rise = _RISE.match(value)
@@ -190,6 +193,13 @@ def _names_failure(pattern: str, metric: str) -> bool:
         return True
     of_ops = pattern == pattern.upper() or ":" in pattern or any(fnmatchcase(op, pattern) for op in (TOTAL, CLUSTER))
     return METRICS[metric].source in _OF_FAILURES and any(sign in pattern for sign in "*?[") and not of_ops
+
+
+def _by_keys(limit: Limit, keys: Collection[Key]) -> Limit:
+    """Return the limit, of operations if only these match a pattern such as `readers*`, and no failure does."""
+    phase, _, op = (limit.phase or "").rpartition(".")
+    of_ops = replace(limit, phase=phase or None, op=op, guessed=False)
+    return of_ops if limit.guessed and not any(map(limit.takes, keys)) and any(map(of_ops.takes, keys)) else limit
 
 
 def _in_unit(metric: str, value: str, number: float, unit: str) -> float:
@@ -270,7 +280,8 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     """
     runs = [run for side in (base, *contenders) for run in side.runs]
     measured_keys = {key for run in runs for key in run.keys}
-    limits = replace(limits, by_name=frozenset(latencies_of_failures(measured_keys)))
+    limits_by_keys = tuple(_by_keys(limit, measured_keys) for limit in limits.limits)
+    limits = replace(limits, limits=limits_by_keys, by_name=frozenset(latencies_of_failures(measured_keys)))
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
     missing = [warning for section in compared.sections for warning in section.missing]

@@ -69,6 +69,21 @@ def test_a_pattern_names_failures_where_it_can_be_no_operation(text: str, phase:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "row"),
+    [
+        ("readers*", "node down/readers:GET/bad_s"),
+        ("node down.readers*", "node down/readers:GET/bad_s"),
+        ("node*", "node down/total/bad_s"),
+    ],
+)
+def test_a_pattern_that_no_failure_matches_names_operations(pattern: str, row: str) -> None:
+    values = {("node down", op, "bad_s"): 1.0 for op in ("readers:GET", "total")}
+    base, new = (side(name, [record(values, name=name)]) for name in ("old", "young"))
+    gated = gate(base, [new], GateLimits(tuple(of_texts([f"{pattern}.bad_s<=3"]))), Rules())
+    assert [(ruling.row, ruling.outcome.word) for ruling in gated.rulings] == [(row, "ok")]
+
+
+@pytest.mark.parametrize(
     ("gap", "text", "outcome"),
     [(0.3, "<=0.5", "inconclusive"), (0.3, "<=1s", "ok"), (0.7, "<=0.5", "regression"), (3.0, "<=0.5", "regression")],
 )
