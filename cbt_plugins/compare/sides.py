@@ -325,6 +325,8 @@ def other_limits(
     base: Sequence[Measurement], new: Sequence[Measurement], margin: float
 ) -> Tuple[StatisticsWarning, ...]:
     """Return the warning about bad seconds whose limits are of each side's own baseline, and differ by over `margin`.
+
+    A higher limit of the new side does not explain that it is worse.
     """
     limits_of_sides = [
         [measurement.limit_ms for measurement in side if measurement.limit_ms] for side in (base, new)
@@ -335,7 +337,7 @@ def other_limits(
     if max(first, second) <= (1 + margin) * min(first, second):
         return ()
     text = f"p99 of a bad second: {first:.4g} ms and {second:.4g} ms, by each side's own baseline; give an `objective:`"
-    return (StatisticsWarning("other-limits", text),)
+    return (StatisticsWarning("lenient-limits" if second > first else "other-limits", text),)
 
 
 def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:

@@ -41,7 +41,7 @@ def summary_of(tmp_path: Path, calm_s: float, objective: Dict[str, float]) -> Di
     return {"phases": [], "failure": failure}
 
 
-@pytest.mark.parametrize(("objective", "verdict"), [({}, "inconclusive"), ({"p99_ms": 50.0}, "worse")])
+@pytest.mark.parametrize(("objective", "verdict"), [({}, "inconclusive"), ({"p99_ms": 50.0}, "better")])
 def test_bad_seconds_by_unlike_baselines_have_no_verdict(
     tmp_path: Path, objective: Dict[str, float], verdict: str
 ) -> None:
@@ -51,20 +51,29 @@ def test_bad_seconds_by_unlike_baselines_have_no_verdict(
     if not objective:
         assert [side[0].value for side in of_sides] == [40.0, 0.0]
         assert [side[0].limit_ms for side in of_sides] == pytest.approx([60.0, 240.0], rel=0.03)
-    worse = [[[replace(side[0], value=level + i % 2)] for i in range(6)] for side, level in zip(of_sides, (40.0, 60.0))]
-    row = row_of(*worse, "bad_s")
+    more = [[[replace(side[0], value=level + i % 2)] for i in range(6)] for side, level in zip(of_sides, (60.0, 40.0))]
+    row = row_of(*more, "bad_s")
     assert row.verdict.value == verdict
-    assert ("other-limits" in {warning.code for warning in row.comparison.warnings}) == (not objective)
+    assert ("lenient-limits" in {warning.code for warning in row.comparison.warnings}) == (not objective)
 
 
 def test_limits_within_the_margin_are_alike() -> None:
     def side(limit: float, level: float) -> List[List[Measurement]]:
         return [[Measurement("a failure", "total", "bad_s", level + i % 2, limit_ms=limit)] for i in range(6)]
 
-    base = side(60.0, 4.0)
-    assert row_of(base, side(62.0, 24.0), "bad_s").verdict is Verdict.WORSE
-    assert row_of(base, side(64.0, 24.0), "bad_s").verdict is Verdict.INCONCLUSIVE
-    assert row_of(base, side(64.0, 24.0), "bad_s", margin=0.1).verdict is Verdict.WORSE
+    base = side(60.0, 24.0)
+    assert row_of(base, side(58.0, 4.0), "bad_s").verdict is Verdict.BETTER
+    assert row_of(base, side(56.0, 4.0), "bad_s").verdict is Verdict.INCONCLUSIVE
+    assert row_of(base, side(56.0, 4.0), "bad_s", margin=0.1).verdict is Verdict.BETTER
+
+
+def test_a_side_that_is_worse_by_a_more_lenient_limit_is_worse() -> None:
+    def side(limit: float, level: float) -> List[List[Measurement]]:
+        return [[Measurement("a failure", "total", "bad_s", level + i % 2, limit_ms=limit)] for i in range(6)]
+
+    assert row_of(side(60.0, 4.0), side(240.0, 40.0), "bad_s").verdict is Verdict.WORSE
+    assert row_of(side(60.0, 0.0), side(240.0, 0.0), "bad_s").verdict is Verdict.INCONCLUSIVE
+    assert row_of(side(240.0, 4.0), side(60.0, 40.0), "bad_s").verdict is Verdict.INCONCLUSIVE
 
 
 def test_repetitions_have_the_limit_of_their_run() -> None:

@@ -137,7 +137,8 @@ class Comparison:
     @property
     def capped_by(self) -> Optional[StatisticsWarning]:
         """The first warning that forbids "better" and "equivalent"; None: none does."""
-        return self.base.capped_by or self.new.capped_by
+        mine = next((warning for warning in self.warnings if caps(warning.code)), None)
+        return self.base.capped_by or self.new.capped_by or mine
 
     def hides_worse(self, direction: Direction) -> bool:
         """Return whether the limits that capped the load of a side may also be the reason for the verdict "worse"."""
