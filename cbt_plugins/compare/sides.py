@@ -345,9 +345,13 @@ def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:
     metric = METRICS[key[2]]
     if metric.source is not MetricSource.EPISODE and metric.path[:1] != ("back",):
         return ()
-    # the rate of a recovery may be unknown for other reasons
+    # the rate of a recovery may be unknown for other reasons, and known of a failure that ended before its recovery
     end = (*key[:2], "recovery_s") if metric.path[0] == "recovery" else key
-    return tuple(run for run in runs if any(m.key == end and m.value is None for m in run.measurements))
+    return tuple(run for run in runs if None in _values(run, end) and None in (_values(run, key) or [None]))
+
+
+def _values(run: RunRecord, key: Key) -> List[Optional[float]]:
+    return [measurement.value for measurement in run.measurements if measurement.key == key]
 
 
 def not_recovered(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:

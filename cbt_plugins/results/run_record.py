@@ -11,7 +11,7 @@ from cbt_plugins.cluster_conditions import NAMES
 from cbt_plugins.metrics import CLUSTER, DURING_FAILURES, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.nodes.thread_groups import name_of
-from cbt_plugins.results.recovery.episodes import is_planned, rows_of
+from cbt_plugins.results.recovery.episodes import has_whole_recovery, is_planned, rows_of
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
 STATE = " / "
@@ -239,8 +239,8 @@ def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
     for metric in from_source(MetricSource.EPISODE):
         where, name = metric.path
         values, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
-        if name in values:  # None: not reached while it was watched; so is the end of the work of recovery
-            value = values[name] if where == "milestones" or seconds.get("clean") is not None else None
+        if name in values:  # None: not reached while it was watched, or not counted until its end
+            value = values[name] if where == "milestones" or has_whole_recovery(episode) else None
             yield Measurement(phase, CLUSTER, metric.key, None if value is None else value * metric.factor, n=n)
 
 

@@ -97,6 +97,29 @@ def test_what_recovery_moved_is_unknown_without_its_end() -> None:
     assert numbers[1] == dict.fromkeys(numbers[0])
 
 
+@pytest.mark.parametrize(
+    ("end_why", "outcome", "moved"),
+    [
+        ("the return of a begins", "not recovered", 5.0),
+        ("the return of a begins", "unknown", None),  # nobody looked until then
+        ("the run ends", "not recovered", None),
+        ("the samples end", "not recovered", None),
+    ],
+)
+def test_a_failure_that_the_plan_ended_has_what_recovery_moved(
+    end_why: str, outcome: str, moved: Optional[float]
+) -> None:
+    episode = {**returned(None), "kind": "failure", "end_why": end_why, "outcome": outcome}
+    assert {m.metric: m.value for m in of_episode(episode)}["moved_mib"] == moved
+
+
+def test_failures_that_the_plan_ended_are_compared() -> None:
+    episode = {**returned(None), "kind": "failure", "end_why": "the return of a begins", "outcome": "not recovered"}
+    numbers = list(of_episode(episode))
+    more = [replace(number, value=number.value and number.value * 90) for number in numbers]
+    assert row_of([numbers] * 4, [more] * 4, "moved_mib").verdict is Verdict.WORSE
+
+
 @pytest.mark.parametrize(("clean_s", "moved"), [(20.0, 5.0), (None, None)])
 def test_a_repetition_that_did_not_recover_has_no_moved_bytes(
     tmp_path: Path, clean_s: Optional[float], moved: Optional[float]

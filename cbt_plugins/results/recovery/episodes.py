@@ -19,6 +19,8 @@ EARLY = 1.0
 _IN_FORCE = 5.0
 #: events until which the cluster was to be sampled -> seconds that the sampler may end before them
 _SAMPLED_UNTIL = {"phase-end": 0.0, "run-done": 10.0}
+#: why the last episode of a run ends
+_RUN_ENDS, _SAMPLES_END = "the run ends", "the samples end"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,17 @@ def is_planned(episode: Mapping[str, Any]) -> bool:
     """Return whether an episode in its plain form is a result: its fault or its undo was as the plan wants it."""
     again = episode["kind"] == "failure" and episode.get("again") is not None
     return not (episode.get("aborted") or again)
+
+
+def has_whole_recovery(episode: Mapping[str, Any]) -> bool:
+    """Return whether all that recovery did in an episode in its plain form is counted.
+
+    The recovery has ended, or the next event of the plan has ended a failure that had not recovered by then.
+    """
+    if any(milestone["name"] == "clean" and milestone["t"] is not None for milestone in episode["milestones"]):
+        return True
+    cut = episode.get("end_why") in (None, _RUN_ENDS, _SAMPLES_END)
+    return episode["kind"] == "failure" and episode.get("outcome") == "not recovered" and not cut
 
 
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
@@ -126,7 +139,7 @@ def _end_of_run(events: Sequence[Mapping[str, Any]], episode: Episode, last: flo
     sampled = max(last, episode.done or episode.begin)
     ends = ((_SAMPLED_UNTIL.get(str(event.get("event"))), float(event.get("t") or 0)) for event in events)
     run_end = max((t - before for before, t in ends if before is not None), default=sampled)
-    return (run_end, "the run ends") if run_end > sampled else (sampled, "the samples end")
+    return (run_end, _RUN_ENDS) if run_end > sampled else (sampled, _SAMPLES_END)
 
 
 def _injected_again(episodes: Sequence[Episode], tries: Sequence[Attempt]) -> Iterator[Episode]:
