@@ -110,4 +110,4 @@ def test_a_bucket_that_no_phase_has_made_is_gone(folder: Path, caplog: pytest.Lo
         journal.write("load-begun", phase="fill")
     access: Any = SimpleNamespace(ceph=Cluster("cbtp-r1-a"), run_id="r1", trusted=False, admin=True)
     assert list(describe_buckets(folder, access)) == ["bucket cbtp-r1-a (5 objects)"]
-    assert removed(folder, Cluster("cbtp-r1-a")) == [None, None] and not caplog.records
+    assert removed(folder, Cluster("cbtp-r1-a")) == [None, None] and "was not removed" not in caplog.text
