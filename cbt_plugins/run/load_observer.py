@@ -249,8 +249,7 @@ class LoadObserver:
 
     def _own_fault_lasts(self) -> bool:
         """Return whether a fault of the run explains the state of the cluster now."""
-        stretches = of_own_faults(self.context.events.records)
-        return bool(stretches) and stretches[-1][1] == math.inf
+        return any(end == math.inf for _, end in of_own_faults(self.context.events.records))
 
     def _died(self, job: str, how: str) -> None:
         """Stop the phase: without this generator the load is not what was asked for."""
