@@ -50,6 +50,16 @@ def test_the_files_say_what_the_tables_of_sql_say(archive: Path, tmp_path: Path)
     assert kind == "TIMESTAMP WITH TIME ZONE"
 
 
+def test_every_column_may_be_null(archive: Path, tmp_path: Path) -> None:
+    """ClickHouse takes the schema of the first file, and reads a null as 0 where that file says that there is none."""
+    assert main(["export", str(archive), "--format", "parquet", "-o", str(tmp_path / "lake")]) == 0
+    files = sorted((tmp_path / "lake").rglob("*.parquet"))
+    assert len(files) == len(TABLES)
+    for file in files:
+        query = "SELECT name FROM parquet_schema(?) WHERE num_children IS NULL AND repetition_type <> 'OPTIONAL'"
+        assert duckdb.execute(query, [str(file)]).fetchall() == [], file
+
+
 def test_a_run_that_is_exported_again_is_there_once(archive: Path, tmp_path: Path) -> None:
     words = ["export", str(archive), "--format", "parquet", "-o", str(tmp_path / "lake")]
     assert main(words) == 0

@@ -26,6 +26,9 @@ from cbt_plugins.results.sql.table_type import TIME, TableRun
 
 #: the tables that are exported
 TABLES = ("runs", "measurements", "seconds", "histograms", "episodes")
+#: DuckDB makes a column REQUIRED whose statistics have no null. ClickHouse takes the schema of the first file for all
+#: files, and reads the nulls of a column that is REQUIRED there as 0
+_ALL_NULLABLE = "SET disabled_optimizers = 'statistics_propagation'"
 #: the folder of runs whose begin is not known, as Hive names it
 _NO_MONTH = "__HIVE_DEFAULT_PARTITION__"
 
@@ -44,6 +47,7 @@ class ParquetFolder:
         con = duckdb.connect(":memory:")
         try:
             con.execute("SET TimeZone = 'UTC'")
+            con.execute(_ALL_NULLABLE)
             left_out: List[str] = []
             tables = [listed()[name] for name in TABLES]
             create_tables(con, [(table, (RUN, *table.columns)) for table in tables], [run], left_out)
