@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Union
 
 import numpy as np
 
+from cbt_plugins.results.shared_values import shared
+
 #: significant bits of a bucket: it is at most 1/1024 of its value wide, its middle off by less than 0.05 %
 BITS = 11
 _LINEAR = 1 << BITS
@@ -132,7 +134,7 @@ class Histogram:
             "total": self.total,
             "min": self.min,
             "max": self.max,
-            "buckets": np.column_stack((self.numbers, self.counts)).ravel().tolist(),
+            "buckets": list(map(shared, np.column_stack((self.numbers, self.counts)).ravel().tolist())),
         }
 
     @classmethod

@@ -128,6 +128,7 @@ def test_a_failure_needs_no_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (run / "events.jsonl").write_text(json.dumps(fault) + "\n")
     summary = summary_numbers.numbers_of(run)
     assert [line["phase"] for line in summary["failure"]["impact"]["phases"]] == ["new", "aged"]
+    assert all(latencies.packed for aggregates in kept for latencies in aggregates.timeline.blocks.values())
     assert [len(aggregates.jobs) for aggregates in kept] == [0, 0]
     assert not any(of.latency.has_buckets for aggregates in kept for of in aggregates.ops.values())
 

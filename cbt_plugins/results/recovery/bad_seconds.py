@@ -112,10 +112,7 @@ def _too_late(seconds: Seconds, blocks: Sequence[Blocks], limit: SecondLimits) -
     grid, q = seconds.grid, METRICS[P99].quantile or 0.0
     if limit.bucket is None:
         return np.zeros(grid.seconds, bool)
-    n, late = (
-        sum((each.at_least(bucket) for each in blocks), np.zeros(grid.block_bins, np.int64))
-        for bucket in (0, limit.bucket)
-    )
+    n, late = sum((each.at_least(0, limit.bucket) for each in blocks), np.zeros((2, grid.block_bins), np.int64))
     bins = np.array([a > 0 and a - b < rank(q, a) for a, b in zip(n.tolist(), late.tolist())], bool)
     at = (grid.first + np.arange(grid.seconds) - grid.first_block) // grid.block_step
     return bins[at]

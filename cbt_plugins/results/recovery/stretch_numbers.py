@@ -97,7 +97,7 @@ def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
         sum(part.sum(name) for part in parts) for name in ("n", "failed", "objects", "bytes", "total")
     )
     latencies = _latencies(parts)
-    tail = tail_quantiles(int(latencies.counts.sum()))
+    tail = tail_quantiles(latencies.n)
     p50, p99, p999, *tail_ms = _quantiles(latencies, 0.5, 0.99, 0.999, *tail)
     bad = [int(part.bad[part.places].sum()) for part in parts if part.bad is not None]
     return {
@@ -141,10 +141,9 @@ def _latencies(parts: Sequence[_OpPart]) -> Blocks:
     for part in parts:
         bins = part.bins
         for op_blocks in part.blocks:
-            first, bucket, counts = op_blocks.used()
-            counts = counts[max(0, bins.start - first) : max(0, bins.stop - first)]
+            counts = op_blocks.rows(bins)
             if counts.size:
-                merged.add(0, bucket, counts.sum(axis=0, keepdims=True))
+                merged.add(0, op_blocks.low, counts.sum(axis=0, keepdims=True))
                 merged.max[0] = max(int(merged.max[0]), int(op_blocks.max[bins].max()))
     return merged
 
@@ -159,7 +158,7 @@ def _waited(parts: Sequence[_OpPart], latencies: Blocks) -> Optional[int]:
 
 def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
     """Return milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples."""
-    n = int(latencies.counts.sum())
+    n = latencies.n
     quantiles = (bins[0] for bins in latencies.quantiles(*wanted))
     return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, quantiles)]
 

@@ -248,6 +248,7 @@ def _end(begun: _Begun) -> Read:
                 outcome.unreadable[job_id] = aggregates_or_error
             else:
                 outcome.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
+    outcome.timeline.pack()
     for job_id, aggregates in outcome.jobs.items():
         if aggregates.damaged:
             aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"

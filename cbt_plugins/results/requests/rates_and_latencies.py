@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_aggregates import EndpointAggregates, JobAggregates, OpAggregates
 from cbt_plugins.results.requests.job_files import read_jobs
 from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
+from cbt_plugins.results.shared_values import shared
 from cbt_plugins.s3_operations import OPERATIONS
 
 _PERCENTILES = tuple(
@@ -308,12 +308,7 @@ def series(aggregates: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()
 
 
 def _rounded(values: np.ndarray, digits: int) -> List[float]:
-    """Return the rounded values, equal ones as one object: three days have millions of them."""
-    return list(map(_shared, np.round(values, digits).tolist()))
-
-
-#: the values of a summary come in as many forms as their digits allow
-_shared = lru_cache(maxsize=1 << 16, typed=True)(lambda value: value)
+    return list(map(shared, np.round(values, digits).tolist()))
 
 
 def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
@@ -331,7 +326,7 @@ def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[An
         if states is not latest:  # samples between which nothing changed share it
             latest, total = states, sum(states.values())
             not_clean = sum(n for state, n in states.items() if not is_clean(state))
-        pg_counts["t"].append(_shared(round(t - first, 1)))
+        pg_counts["t"].append(shared(round(t - first, 1)))
         pg_counts["not_clean"].append(not_clean)
         pg_counts["total"].append(total)
     return pg_counts

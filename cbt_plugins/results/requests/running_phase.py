@@ -203,6 +203,6 @@ def _percentiles(blocks: Optional[Blocks], bins: int) -> Tuple[Optional[float], 
     if blocks is None:
         return None, None
     latest = Blocks(TimeGrid(0.0, 1.0))
-    latest.add(0, blocks.low, blocks.counts[-bins:].sum(axis=0, keepdims=True))
+    latest.add(0, blocks.low, blocks.rows(slice(-bins, None)).sum(axis=0, keepdims=True))
     latest.max[0] = blocks.max[-bins:].max(initial=-1)
     return tuple(None if ns is None else round(ns / 1e6, 3) for (ns,) in latest.quantiles(0.5, 0.99))

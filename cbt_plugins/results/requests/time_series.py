@@ -10,6 +10,7 @@ import numpy as np
 
 from cbt_plugins.results.aggregates_file import grouped
 from cbt_plugins.results.histogram import WIDTH, buckets, lows, middles
+from cbt_plugins.results.requests.packed_counts import PackedCounts
 
 SECOND = 10**9
 #: a series has one bin a second up to this length of a window, and wider bins beyond
@@ -184,85 +185,96 @@ class Blocks:
     def __init__(self, grid: TimeGrid) -> None:
         self.grid = grid
         self.low = 0  # the coarse bucket of the first column: a service uses few of all that there are
-        self.counts = np.zeros((grid.block_bins, 0), np.uint32)
         self.max = np.full(grid.block_bins, -1, np.int64)  # -1: nothing succeeded
+        self._counts = np.zeros((grid.block_bins, 0), np.uint32)
+        self.packed: Optional[PackedCounts] = None  # in place of the counts
 
     def add(self, first: int, low: int, counts: np.ndarray) -> None:
         """Add counts of the bins from `first` on (rows) and the coarse buckets from `low` on (columns)."""
         if counts.size:
+            if self.packed is not None:
+                self._counts, self.packed = self.rows().astype(np.uint32), None
             self._reach(low, low + counts.shape[1])
             at = low - self.low
-            self.counts[first : first + len(counts), at : at + counts.shape[1]] += counts
+            self._counts[first : first + len(counts), at : at + counts.shape[1]] += counts
 
     def _reach(self, low: int, high: int) -> None:
         """Have columns for these buckets, and some more when there must be new ones."""
-        width = self.counts.shape[1]
+        width = self._counts.shape[1]
         if width and self.low <= low and high <= self.low + width:
             return
         if width:
             low, high = min(low, self.low), max(high, self.low + width)
         new_low, new_high = max(0, low - _SPARE), min(_COARSE_WIDTH, high + _SPARE)
-        wider = np.zeros((len(self.counts), new_high - new_low), np.uint32)
-        wider[:, self.low - new_low : self.low - new_low + width] = self.counts
-        self.low, self.counts = new_low, wider
+        wider = np.zeros((len(self._counts), new_high - new_low), np.uint32)
+        wider[:, self.low - new_low : self.low - new_low + width] = self._counts
+        self.low, self._counts = new_low, wider
 
     def merge(self, blocks: Blocks) -> None:
-        first, low, counts = blocks.used()
-        self.add(first, low, counts)
+        for begin in range(0, self.grid.block_bins, _BINS_AT_ONCE):
+            self.add(begin, blocks.low, blocks.rows(slice(begin, begin + _BINS_AT_ONCE)))
         np.maximum(self.max, blocks.max, out=self.max)
+
+    def pack(self) -> None:
+        """Keep the counts in fewer bytes, which take longer to read."""
+        if self.packed is None:
+            columns = np.flatnonzero(self._counts.any(axis=0))
+            used = slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0, 0)
+            self.low += used.start
+            self.packed, self._counts = PackedCounts(self._counts[:, used]), np.zeros((0, 0), np.uint32)
 
     def until(self, grid: TimeGrid) -> Blocks:
         """See Timeline."""
         part = Blocks(grid)
-        part.low, part.counts, part.max = self.low, self.counts[: grid.block_bins], self.max[: grid.block_bins]
+        part.low = self.low
+        part._counts = self.rows(slice(grid.block_bins)).astype(np.uint32, copy=False)
+        part.max = self.max[: grid.block_bins]
         return part
 
-    def used(self) -> Tuple[int, int, np.ndarray]:
-        """Return the arguments of `add` for all that is in here."""
-        bins = np.flatnonzero(self.max >= 0)
-        if not len(bins):
-            return 0, 0, self.counts[:0]
-        part = self.counts[int(bins[0]) : int(bins[-1]) + 1]
-        columns = np.flatnonzero(part.any(axis=0))
-        if not len(columns):
-            return 0, 0, self.counts[:0]
-        return int(bins[0]), self.low + int(columns[0]), part[:, int(columns[0]) : int(columns[-1]) + 1]
+    def rows(self, bins: slice = slice(None)) -> np.ndarray:
+        """Return the counts of some bins (rows), of the coarse buckets from `low` on (columns)."""
+        return self._counts[bins] if self.packed is None else self.packed.rows(bins)
 
-    def at_least(self, bucket: int) -> np.ndarray:
-        """Return for each bin how many latencies are in this coarse bucket or above; of bucket 0 all."""
-        return np.asarray(self.counts[:, max(0, bucket - self.low) :].sum(axis=1, dtype=np.int64))
+    @property
+    def n(self) -> int:
+        """How many latencies there are in all bins."""
+        return int(self.rows().sum(dtype=np.int64))
+
+    def at_least(self, *wanted: int) -> np.ndarray:
+        """Return a row for each of these coarse buckets: how many latencies each bin has in it or above; of 0 all."""
+        counts = np.zeros((len(wanted), self.grid.block_bins), np.int64)
+        for begin in range(0, self.grid.block_bins, _BINS_AT_ONCE):
+            part = slice(begin, begin + _BINS_AT_ONCE)
+            rows = self.rows(part)
+            for line, bucket in zip(counts, wanted):
+                line[part] = rows[:, max(0, bucket - self.low) :].sum(axis=1, dtype=np.int64)
+        return counts
 
     def quantiles(self, *wanted: float) -> List[List[Optional[float]]]:
         """Return for each q the quantile of each bin in ns, off by less than 0.8 %; None when nothing succeeded."""
-        first, low, counts = self.used()
         quantiles: List[List[Optional[float]]] = [[None] * self.grid.block_bins for _ in wanted]
-        if not counts.size:
+        width = self.rows(slice(0)).shape[1]
+        if not width:
             return quantiles
-        stands = middles(np.arange(low, low + counts.shape[1]) << _COARSE, 1 << _COARSE)
-        for begin in range(0, len(counts), _BINS_AT_ONCE):
-            part = slice(first + begin, first + min(begin + _BINS_AT_ONCE, len(counts)))
-            high, seen = self.max[part], np.cumsum(counts[begin : begin + _BINS_AT_ONCE], axis=1, dtype=np.int64)
+        stands = middles(np.arange(self.low, self.low + width) << _COARSE, 1 << _COARSE)
+        for begin in range(0, self.grid.block_bins, _BINS_AT_ONCE):
+            part = slice(begin, begin + _BINS_AT_ONCE)
+            high, seen = self.max[part], np.cumsum(self.rows(part), axis=1, dtype=np.int64)
             n = seen[:, -1]
             ranks = np.maximum(1, np.ceil(np.multiply.outer(wanted, n) - 1e-9 * n)).astype(np.int64)
             places = np.empty_like(ranks)  # of each q and bin
             for number, line in enumerate(seen):
                 places[:, number] = line.searchsorted(ranks[:, number])
-            stand = stands[np.minimum(places, counts.shape[1] - 1)]
+            stand = stands[np.minimum(places, width - 1)]
             values = np.where(ranks >= n, high, np.minimum(stand, high)).tolist()
             for bins, of_bins in zip(quantiles, values):
                 bins[part] = [value if some else None for value, some in zip(of_bins, n.tolist())]
         return quantiles
 
-    def __getstate__(self) -> Tuple[Any, ...]:
-        """Return only the used part, for another process."""
-        first, low, counts = self.used()
-        return self.grid, first, low, np.ascontiguousarray(counts), self.max
-
-    def __setstate__(self, state: Tuple[Any, ...]) -> None:
-        grid, first, low, counts, high = state
-        self.__init__(grid)  # type: ignore[misc]
-        self.add(first, low, counts)
-        self.max = high
+    def __getstate__(self) -> Dict[str, Any]:
+        """Return the packed counts, for another process."""
+        self.pack()
+        return vars(self)
 
 
 class Timeline:
@@ -375,6 +387,11 @@ class Timeline:
                 self.blocks[op].merge(blocks)
             else:
                 self.blocks[op] = blocks
+
+    def pack(self) -> None:
+        """Keep the latencies in fewer bytes, which take longer to read."""
+        for blocks in self.blocks.values():
+            blocks.pack()
 
     def until(self, grid: TimeGrid) -> Timeline:
         """Return the first part of this timeline: that of a grid which begins with it and has bins of the same width.
