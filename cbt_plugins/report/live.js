@@ -46,17 +46,35 @@ const take = ({ order, changed, data }) => {
     else place[key].splice(from, Infinity, ...values);
   }
   const phases = new Set(data.filter(([path]) => path[0] === "phases" && path.length > 1).map(([path]) => String(path[1])));
+  phases.add(String(state.newerIn));
+  delete state.newer;
+  delete state.newerIn;
   draw((place) => place.dataset.phase === undefined || phases.has(place.dataset.phase));
 };
 const draw = (changed) => {
   shown.end();
   shown = show(state, shown.plots, changed);
 };
+// Faults come to the charts with the next page; until then they are marked at the right end of the charts of the run, and
+// of those of the phase that runs, if it has charts
+const mark = (marks, inPhase) => {
+  const titles = [...new Set(marks.map((mark) => mark.title))].join(", "), former = state.newerIn;
+  const newer = marks.length ? [{ t: marks[marks.length - 1].t, title: titles }] : [];
+  const newerIn = marks.length && inPhase ? state.phases.length - 1 : -1;
+  if (JSON.stringify([state.newer ?? [], former ?? -1]) === JSON.stringify([newer, newerIn])) return;
+  Object.assign(state, { newer, newerIn });
+  shown.plots.forEach((plot, place) => { if ([undefined, String(former), String(newerIn)].includes(place.dataset.phase)) plot.redraw(); });
+};
 draw(() => true);
 
 const source = new EventSource("events?since=" + bar.dataset.version);
 const tell = (lines) => bar.replaceChildren(...lines.map((line) => Object.assign(document.createElement("p"), { textContent: line })));
-source.addEventListener("moment", (event) => { bar.classList.remove("lost"); tell(JSON.parse(event.data)); });
+source.addEventListener("moment", (event) => {
+  const { lines, marks, in_phase: inPhase } = JSON.parse(event.data);
+  bar.classList.remove("lost");
+  tell(lines);
+  mark(marks, inPhase);
+});
 source.addEventListener("page", (event) => take(JSON.parse(event.data)));
 // the run has ended, or this page is too old for a difference: the server has the whole page
 source.addEventListener("whole", () => { source.close(); location.reload(); });

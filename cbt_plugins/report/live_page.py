@@ -80,7 +80,9 @@ class LivePage:
         self._parts: Dict[str, str] = {}
         self._data: Any = None
         self._updates: Deque[Update] = deque(maxlen=_KEPT)
-        self._lines: Sequence[str] = ()
+        #: of the latest look: the lines on top, the faults and undos that are later than all charts, and whether the
+        #: phase that runs has charts
+        self._now: Mapping[str, Any] = {}
         self._looks = 0
         self._changed = threading.Condition()
         self._ended_as: Optional[Tuple[str, Tuple[str, ...]]] = None
@@ -107,13 +109,21 @@ class LivePage:
         self.summary = self.run.summary()
         if was_ended or self.run.sparing.due:
             self._make(was_ended)
-        self._lines = [*moment_lines(self.moment), *notes(self.moment, self.summary)]
+        with self._changed:
+            self._now = self._of_this_moment(self._data)
+
+    def _of_this_moment(self, charts: Mapping[str, Any]) -> Dict[str, Any]:
+        lines = [*moment_lines(self.moment), *notes(self.moment, self.summary)]
+        phases = charts["phases"]
+        marks = self.run.turns_after(max((phase["window"]["end"] or 0.0 for phase in phases), default=0.0))
+        in_phase = self.moment["phase"] in [phase["name"] for phase in phases[-1:]]
+        return {"lines": lines, "marks": marks, "in_phase": in_phase}
 
     def _make(self, anew: bool) -> None:
         data = chart_data(self.summary)
-        lines = [*moment_lines(self.moment), *notes(self.moment, self.summary)]
+        now = self._of_this_moment(data)
         version = self.version + 1
-        html = run_page(self.summary, self.run.path, live=LivePart(version, lines), charts=data)
+        html = run_page(self.summary, self.run.path, live=LivePart(version, now["lines"]), charts=data)
         parts = parts_of(html)
         changed = {key: part for key, part in parts.items() if self._parts.get(key) != part}
         update = Update("whole", {}, version)
@@ -123,7 +133,7 @@ class LivePage:
                 return
             update = Update("page", difference, version)
         with self._changed:
-            self.html, self.version, self._parts, self._data = html, version, parts, data
+            self.html, self.version, self._parts, self._data, self._now = html, version, parts, data, now
             self._updates.append(update)
 
     def _end(self) -> None:
@@ -150,12 +160,12 @@ class LivePage:
                 missed = [update for update in self._updates if update.version is not None and update.version > since]
                 # without the next one there is no difference to go by
                 is_next = since == self.version or (missed and missed[0].version == since + 1)
-                since, lines = self.version, self._lines
+                since, now = self.version, self._now
             if not is_next:
                 yield Update("whole", {}, since)
             else:
                 yield from missed
-            yield Update("moment", lines)
+            yield Update("moment", now)
 
 
 def report_page(run: LiveRun) -> str:

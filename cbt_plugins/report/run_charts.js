@@ -54,10 +54,11 @@ const shade = (u) => {
   for (const { p, i, left, right } of seen) {
     ctx.fillStyle = colour("band");
     ctx.fillRect(left, bbox.top, right - left, bbox.height);
-    broken(u, p, (t) => squeeze(t + p.failure.start - begin));
+    broken(u, p.failure, (t) => squeeze(t - begin), [], data.newer?.length > 0);
     ctx.fillStyle = colour("soft");
     ctx.fillText(names ? p.name : i + 1, (left + right) / 2, bbox.top - 6 * ratio);
   }
+  broken(u, null, (t) => squeeze(t - begin), data.newer);
   for (const g of idle) {
     const x = u.valToPos(squeeze((g.from + g.to) / 2), "x", true);
     if (x > bbox.left && x < bbox.left + bbox.width) ctx.fillText("//", x, bbox.top + bbox.height - 3 * ratio);
@@ -65,13 +66,16 @@ const shade = (u) => {
   ctx.restore();
 };
 
-// What was broken: shaded states and a line at every milestone; `place` leads from its seconds to the chart's axis
-const broken = (u, p, place) => {
-  if (!p.failure) return;
-  const { ctx, bbox } = u;
-  const at = (t) => Math.min(Math.max(u.valToPos(place(t), "x", true), bbox.left), bbox.left + bbox.width);
+// What was broken: shaded states and a line at every milestone; `place` leads from a time to the chart's axis.
+// `newer`: marks of a live page, later than the data of the chart; where there are some, other names leave them room
+const broken = (u, failure, place, newer = [], leaveRoom = newer.length > 0) => {
+  if (!failure && !newer.length) return;
+  const { start, windows, bad, marks: own } = failure || { start: 0, windows: [], bad: [], marks: [] };
+  const { ctx, bbox } = u, right = bbox.left + bbox.width;
+  const spot = (t) => Math.min(Math.max(u.valToPos(place(t), "x", true), bbox.left), right);
+  const at = (seconds) => spot(start + seconds);
   ctx.save();
-  for (const w of p.failure.windows) {
+  for (const w of windows) {
     if (["no failure", "returned", "clean without them", "clean again"].includes(w.state)) continue;
     ctx.fillStyle = tint(colour(["failing", "in effect", "no effect", "degraded", "failed"].includes(w.state) ? "bad" : "warning"), "1c");
     ctx.fillRect(at(w.from), bbox.top, at(w.to) - at(w.from), bbox.height);
@@ -79,31 +83,34 @@ const broken = (u, p, place) => {
   // bad seconds: a strip at the bottom
   ctx.fillStyle = colour("bad");
   const strip = 4 * devicePixelRatio;
-  for (const [from, to] of p.failure.bad) ctx.fillRect(at(from), bbox.top + bbox.height - strip, at(to) - at(from), strip);
+  for (const [from, to] of bad) ctx.fillRect(at(from), bbox.top + bbox.height - strip, at(to) - at(from), strip);
   ctx.strokeStyle = tint(colour("bad"), "88");
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
-  const marks = p.failure.marks.filter((m) => within(u)(place(m.at)));
-  for (const m of marks) {
+  const marks = [...own.map(({ at: seconds, title }) => ({ t: start + seconds, title })), ...newer]
+    .filter(({ t }) => within(u)(place(t)));
+  for (const { t } of marks) {
     ctx.beginPath();
-    ctx.moveTo(at(m.at), bbox.top);
-    ctx.lineTo(at(m.at), bbox.top + bbox.height);
+    ctx.moveTo(spot(t), bbox.top);
+    ctx.lineTo(spot(t), bbox.top + bbox.height);
     ctx.stroke();
   }
-  // the names of the lines, upright beside them, as far as they do not cover each other; low charts have no room
+  // the names of the lines, upright at their right, as far as they do not cover each other; of a line at the right end,
+  // at its left; low charts have no room
   const high = 10 * devicePixelRatio;
   ctx.font = high + "px " + font;
   ctx.fillStyle = colour("soft");
   ctx.textAlign = "right";
   let free = -Infinity;
-  for (const m of bbox.height < 130 * devicePixelRatio ? [] : marks) {
-    const x = at(m.at);
-    if (x < free || x > bbox.left + bbox.width - high) continue;
-    free = x + high + 3 * devicePixelRatio;
+  const end = leaveRoom ? right - high - 5 * devicePixelRatio : right;
+  for (const mark of bbox.height < 130 * devicePixelRatio ? [] : marks) {
+    const x = spot(mark.t), beside = x > right - high ? x - 2 * devicePixelRatio : x + high;
+    if (!newer.includes(mark) && (beside - high < free || beside > end)) continue;
+    free = Math.max(x, beside) + 3 * devicePixelRatio;
     ctx.save();
-    ctx.translate(x + high, bbox.top + 4 * devicePixelRatio);
+    ctx.translate(beside, bbox.top + 4 * devicePixelRatio);
     ctx.rotate(-Math.PI / 2);
-    ctx.fillText(m.title, 0, 0);
+    ctx.fillText(mark.title, 0, 0);
     ctx.restore();
   }
   ctx.restore();
@@ -117,8 +124,10 @@ const xs = (p, zero) => {
 // Failed requests per second, on the axis of the rates
 const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, numbers) => sum + numbers.errors[i], 0) / p.step);
 // A chart of one phase: its failure shaded, its cursor and its zoom those of the other charts of the phase
-const ofPhase = (p, values, series, y, overrides) =>
-  ({ data: values, options: overTime(series, y, { hooks: { drawClear: [(u) => broken(u, p, (t) => t + p.failure.start - p.start)] }, cursor: together(p.name), ...overrides }) });
+const ofPhase = (p, values, series, y, overrides) => {
+  const shadeFailure = (u) => broken(u, p.failure, (t) => t - p.start, phases[data.newerIn] === p ? data.newer : []);
+  return { data: values, options: overTime(series, y, { hooks: { drawClear: [shadeFailure] }, cursor: together(p.name), ...overrides }) };
+};
 // A chart of the run: all of them have the same first and last time, so that they stand over each other
 const ofRun = ([times, ...values], series, y) => ({
   data: [[first, ...times, last].map(squeeze), ...values.map((v) => [null, ...v, null])],

@@ -29,6 +29,8 @@ from cbt_plugins.results.summary_numbers import numbers_of, phase_line
 #: states of a run
 GOING_ON, COMPLETE, FAILED, INTERRUPTED, GONE = "going on", "complete", "failed", "interrupted", "gone"
 _ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPLETE}
+#: events that the charts of a phase mark, and how (results.recovery.impact)
+TURNS = {"fault-inject-begin": "fault", "fault-undo-begin": "undo"}
 #: seconds without a new line after which a run of which no process is seen here is gone: it may be another machine's
 RUN_SILENCE = 60.0
 #: seconds for which the last sample of the cluster says how it is, and the last heartbeats how fast the load is
@@ -36,7 +38,7 @@ _FRESH = 30.0
 #: seconds after the first clean sample at which the samples that make it a milestone are in the archive
 _PROVEN = STABLE_IN_SAMPLES + 2.0
 #: the pauses of Sparing, in processor times of a heavy look
-SPARED, _EARLY = 128, 32
+SPARED, _EARLY = 200, 50
 #: seconds of pause at most that a look makes which is not heavy: else there would be no heavy look on a slow machine
 _MOST_OF_LIGHT = 0.5
 #: the whole run is read again after so many times SPARED
@@ -102,15 +104,15 @@ def _number(value: Any) -> int:
 class Sparing:
     """Decides which looks are heavy: those that make charts and tables anew. T is the processor time of a heavy look.
 
-    - A heavy look is due 128 T after the last heavy look.
+    - A heavy look is due 200 T after the last heavy look.
     - A look that shows a turn (a phase has its first requests or its end; a fault, OSDs or PGs have changed) may be
-      heavy 32 T after the last heavy look. The next pause gets longer by the rest of the pause that this look has cut
-      short, so that 128 T pass before the next early look.
+      heavy 50 T after the last heavy look. The next pause gets longer by the rest of the pause that this look has cut
+      short, so that 200 T pass before the next early look.
     - A look that shows another state of the run is heavy at once, and makes the next pause longer, too.
-    - All looks between make the pause longer by 128 times what they took; those that read no requests by at most 0.5 s.
+    - All looks between make the pause longer by 200 times what they took; those that read no requests by at most 0.5 s.
 
-    So all looks take at most 1/128 of a processor, however many turns and phases there are; 1/256 and what looks that
-    are not heavy take where these take more than 1/256. The first look is not measured: imports, and all lines of the
+    So all looks take at most 1/200 of a processor, however many turns and phases there are; 1/400 and what looks that
+    are not heavy take where these take more than 1/400. The first look is not measured: imports, and all lines of the
     archive so far, are read only once.
     """
 
@@ -358,6 +360,11 @@ class LiveRun:
             elif name == "fault-undone" and label in faults:
                 faults[label]["until"] = _time(event)
         return list(faults.values())
+
+    def turns_after(self, t: float) -> List[Dict[str, Any]]:
+        """Return {"t", "title"} of the faults and undos that began after a time, as the charts mark them."""
+        begun = ((event, TURNS.get(str(event.get("event")))) for event in self.events if _is_of_fault(event))
+        return [{"t": _time(event), "title": title} for event, title in begun if title and _time(event) > t]
 
     def summary(self) -> Mapping[str, Any]:
         """Return the summary so far, with the phase that runs; made anew when that is due. Raises Unreadable."""

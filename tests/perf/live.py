@@ -3,8 +3,8 @@
 A phase of 10 drivers grows as fast as it would: frames of 10 s, heartbeats and samples once a second. OSDs flap, and
 a thrasher injects a fault each minute. `cbt-tools watch --serve` is a process of its own, and one browser follows.
 Prints the share of a core that the process took after its start, as Linux counts it, the bytes that the browser got,
-the delay between two pages, and the delay from the event of a fault to the page with its mark: of a fault without a
-mark, its age at the end.
+the delay between two pages, and the delays from the event of a fault to its mark at the end of the charts, and to the
+page that has it in the data of the charts: of a fault without a mark, its age at the end.
 Usage: ./run bench live [SECONDS [PHASE]], 300 s and one phase of 3600 s unless it says so
 """
 
@@ -22,7 +22,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 
@@ -135,7 +135,9 @@ class Browser:
         self.begun = time.time()
         self.bytes = 0
         self.pages: List[float] = []  # time.time() of each page
-        self.marks: Dict[int, float] = {}  # time of a fault -> time of the first page with its mark
+        # time of a fault -> time of the first event with its mark, and of the first page
+        self.marks: Dict[int, float] = {}
+        self.in_pages: Dict[int, float] = {}
         self._data: Any = None
         threading.Thread(target=self._follow, args=(host,), daemon=True).start()
 
@@ -147,12 +149,18 @@ class Browser:
         (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
         self._data = json.loads(data)
         connection.request("GET", f"/events?since={version}")
-        is_page = False
+        take: Callable[[Any], None] = _ignore
         for line in connection.getresponse():
             self.bytes += len(line)
-            if is_page:
-                self._take(json.loads(line[len(b"data: ") :]))
-            is_page = line == b"event: page\n"
+            if line.startswith(b"data: "):
+                take(json.loads(line[len(b"data: ") :]))
+            if line.startswith(b"event: "):
+                take = {b"page": self._take, b"moment": self._mark}.get(line[len(b"event: ") :].strip(), _ignore)
+
+    def _mark(self, moment: Mapping[str, Any]) -> None:
+        for mark in moment["marks"]:
+            if mark["title"] == "fault":
+                self.marks.setdefault(round(mark["t"]), time.time())
 
     def _take(self, page: Dict[str, Any]) -> None:
         """Apply the changes of the charts' data as live.js does, and note new marks of faults."""
@@ -169,7 +177,13 @@ class Browser:
         for failure in (phase["failure"] for phase in self._data["phases"]):
             for mark in failure["marks"] if failure else ():
                 if mark["title"] == "fault":
-                    self.marks.setdefault(round(failure["start"] + mark["at"]), self.pages[-1])
+                    fault = round(failure["start"] + mark["at"])
+                    self.marks.setdefault(fault, self.pages[-1])
+                    self.in_pages.setdefault(fault, self.pages[-1])
+
+
+def _ignore(_: Any) -> None:
+    """Take an event of another kind."""
 
 
 def processor_seconds(pid: int) -> float:
@@ -215,7 +229,9 @@ def main(seconds: int, length: int) -> None:
     print(f"browser          {browser.bytes / took / 1024:.1f} KiB/s")
     print(f"pages            {len(browser.pages)}, median {percentile(np.diff(browser.pages), 50):.1f} s apart")
     faults = [since + made for made in range(31, 31 + seconds) if made % (2 * FAULT) == FAULT]
-    print("fault to mark    " + delay_to_mark([t for t in faults if t > browser.begun], browser.marks, time.time()))
+    faults = [t for t in faults if t > browser.begun]
+    print("fault to mark    " + delay_to_mark(faults, browser.marks, time.time()))
+    print("fault to page    " + delay_to_mark(faults, browser.in_pages, time.time()))
 
 
 def delay_to_mark(faults: Sequence[int], marks: Mapping[int, float], end: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import math
 import re
 import select
 import shutil
@@ -248,6 +249,45 @@ def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LiveP
         assert stranger.next()["event"] == "whole"  # of a server that was killed: no difference is known
 
 
+def tell(run: Path, event: str, label: str, t: float) -> None:
+    about = {"t": t, "event": event, "label": label, "kind": "stop", "targets": ["node2"]}
+    with (run / "events.jsonl").open("a") as file:
+        file.write(json.dumps(about) + "\n")
+
+
+def test_a_fault_is_marked_before_a_page_has_it(server: LiveServer, page: LivePage, run: Path) -> None:
+    with closing(Events(server, page.version)) as events:
+        assert events.next()["data"]["marks"] == []  # the charts have the fault of node-a
+        page.run.sparing.next_at = math.inf
+        marks: List[Dict[str, Any]] = []
+        for event, t, title in (
+            ("fault-inject-begin", COPIED - 3, "fault"),
+            ("fault-injected", COPIED - 2, None),
+            ("fault-undo-begin", COPIED - 1, "undo"),
+            ("fault-undone", COPIED, None),
+        ):
+            tell(run, event, "node-b", t)
+            page.look()
+            marks += [{"t": t, "title": title}] if title else []
+            update = events.next()
+            assert (update["event"], update["data"]["marks"], update["data"]["in_phase"]) == ("moment", marks, True)
+    assert any("fault node-b (stop node2)" in line for line in update["data"]["lines"])
+
+
+def test_faults_of_charts_are_not_marked_again(run: Path) -> None:
+    """When a phase has no requests yet, the charts end with those of the phase before."""
+    for path in run.glob("phases/*.running/aggregates/*"):
+        path.write_bytes(b"")
+    page = LivePage(LiveRun(run))
+    page.look()
+    assert [phase["name"] for phase in data_of(page.html)["phases"]] == ["no-failure"]
+    moment = next(page.updates(page.version)).data
+    assert not moment["in_phase"]
+    assert [mark["title"] for mark in moment["marks"]] == ["fault"]
+    later = data_of(page.html)["phases"][0]["window"]["end"]
+    assert all(mark["t"] > later for mark in moment["marks"])
+
+
 def data_of(html: str) -> Dict[str, Any]:
     """The data of the charts."""
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
@@ -408,6 +448,15 @@ def test_a_browser_follows_and_ends_with_the_report(run: Path, tmp_path: Path) -
         followed: List[str] = browser.evaluate(_PARTS)
         assert browser.evaluate(_DRAWN) == browser.evaluate("document.querySelectorAll('canvas').length")
         assert browser.complaints() == []
+        charts_of_phase = "[...document.querySelectorAll('#phase-one-down canvas, [data-chart=run] canvas')]"
+        drawn = f"{charts_of_phase}.map((canvas) => canvas.toDataURL())"
+        charts = browser.evaluate(drawn)
+        tell(run, "fault-inject-begin", "node-b", COPIED - 1)
+        page.run.sparing.next_at = math.inf
+        page.look()
+        said = "document.querySelector('#live').innerText.includes('fault node-b (stop node2)')"
+        wait_for(lambda: browser.evaluate(said), "the second fault on top")
+        wait_for(lambda: all(now != was for now, was in zip(browser.evaluate(drawn), charts)), "its mark in each chart")
         browser.open(server.url)  # who comes late sees the same
         assert browser.evaluate(_PARTS) == followed
         assert browser.complaints() == []
