@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from decimal import ROUND_FLOOR, Context
-from functools import lru_cache
 from statistics import median
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -148,13 +147,16 @@ class _LookOptions(NamedTuple):
 def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _LookOptions) -> History:
     table: Dict[Key, List[Optional[float]]] = {}
     keys: Set[Key] = set()
-    takes = lru_cache(maxsize=None)(choice.takes)
     for i, run in enumerate(runs):
-        keys.update(run.keys)
+        keys.update(run.all_keys or ())
         for measurement in run.measurements:
-            if takes(measurement.key):
-                values = table.setdefault(measurement.key, [None] * len(runs))
-                values[i] = measurement.value if run.usable else None
+            key = measurement.key
+            if key not in table:
+                keys.add(key)
+                if not choice.takes(key):
+                    continue
+                table[key] = [None] * len(runs)
+            table[key][i] = measurement.value if run.usable else None
     level = {
         key: values
         for key, values in table.items()
