@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import zlib
@@ -20,7 +21,8 @@ NS = 10**9
 DRIVERS = 5
 OPS = ("GET", "PUT", "STAT", "DELETE")
 ENDPOINTS = ("http://rgw1:7480", "http://rgw2:7480")
-RATE = 400  # requests a second of each driver and operation
+#: requests a second of each driver and operation; RATE=50 makes 1000 requests/s of five drivers
+RATE = int(os.environ.get("RATE") or 400)
 #: seconds between two frames, by block
 FRAMES = {1: 10, 60: 60}
 #: frames with values of their own; the others repeat them at other times
