@@ -29,6 +29,8 @@ from cbt_plugins.results.summary_numbers import numbers_of, phase_line
 #: states of a run
 GOING_ON, COMPLETE, FAILED, INTERRUPTED, GONE = "going on", "complete", "failed", "interrupted", "gone"
 _ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPLETE}
+#: epoch seconds that no event has
+_LATEST = 1e12
 #: events that the charts of a phase mark, and how (results.recovery.impact)
 TURNS = {"fault-inject-begin": "fault", "fault-undo-begin": "undo"}
 #: seconds without a new line after which a run of which no process is seen here is gone: it may be another machine's
@@ -393,8 +395,9 @@ def _is_of_fault(event: Mapping[str, Any]) -> bool:
 
 
 def _time(event: Mapping[str, Any], key: str = "t") -> float:
+    """Return a time of an event; 0.0 for what is none, also for a number that no float has, or no browser can read."""
     value = event.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _LATEST else 0.0
 
 
 def _length(planned: Mapping[str, Any]) -> Optional[float]:

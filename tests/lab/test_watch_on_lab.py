@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TOOLS = [sys.executable, "-m", "cbt_plugins.tools"]
 SECTION = {"s3": S3, "engine": "cbt-load", "size": "4KiB", "workers": 4}
-#: the balancer may move a PG at its moment
+#: a PG may be recovering at its moment
 FAULT = {"label": "gateway", "kind": "stop", "daemons": ["rgw.rgw1"], "accept": ["clean"]}
 MIX = {"get": 60, "put": 40}
 #: on a busy machine pages and events are late, and `one-gateway` has to be there when the run is killed

@@ -265,6 +265,9 @@ def test_a_fault_is_marked_before_a_page_has_it(server: LiveServer, page: LivePa
             ("fault-injected", COPIED - 2, None),
             ("fault-undo-begin", COPIED - 1, "undo"),
             ("fault-undone", COPIED, None),
+            ("fault-inject-begin", math.inf, None),
+            ("fault-inject-begin", math.nan, None),
+            ("fault-inject-begin", 10**400, None),
         ):
             tell(run, event, "node-b", t)
             page.look()
