@@ -259,7 +259,9 @@ class Ceph:
         try:
             return self.run(command, timeout, check=True).stdout
         except RemoteError as error:
-            raise CephError(f"{error}{_remedy(error.results.get(self.head))}") from error
+            result = error.results.get(self.head)
+            kind = CephTimeout if result and result.status == TIMED_OUT else CephError
+            raise kind(f"{error}{_remedy(result)}") from error
 
     def json(self, command: str, timeout: float = 60.0) -> Any:
         """Return the reply of `ceph COMMAND -f json`. Raises CephError."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from cbt_plugins.archive_files import PRIVATE
-from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.ceph import CephError, CephTimeout
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.run.buckets import (
@@ -26,6 +26,8 @@ from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)
 
+#: of the buckets after one without a reply, for which a command waits minutes
+_NOT_ASKED = "not asked for, as there was no reply about an earlier bucket: repeat the undo when all PGs are active"
 _STAYS = "bucket %s of this run was not removed: if it exists, remove it with an S3 client"
 
 
@@ -59,14 +61,18 @@ def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
 
     Raises OSError.
     """
-    lines, is_zone_of_run = journal_lines(RunArchive(folder).journal), False
+    lines, is_zone_of_run, not_asked = journal_lines(RunArchive(folder).journal), False, ""
     for bucket in buckets_in(lines, access.run_id):
+        if not_asked:
+            yield f"bucket {bucket.admin_name} (objects not counted: {not_asked})"
+            continue
         if not access.admin:
             log.warning(_STAYS, bucket.name)
             continue
         try:
             stats = access.ceph.bucket(bucket.admin_name, STATS_TIMEOUT)
         except CephError as error:
+            not_asked = _NOT_ASKED if isinstance(error, CephTimeout) else ""
             yield f"bucket {bucket.admin_name} (objects not counted: {error})"
             continue
         if stats is not None:
@@ -86,7 +92,11 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
         return
     with contextlib.closing(Journal(path, PRIVATE, anybodys=access.trusted)) as journal:
         journal.mark = partial(undo_seal.mark, run_id=access.run_id)
+        not_asked = ""
         for name, admin_name in list(buckets_in(journal.records, access.run_id)):
+            if not_asked:
+                yield f"bucket {admin_name}: {not_asked}"
+                continue
             if not access.admin:
                 log.warning(_STAYS, name)
                 continue
@@ -96,6 +106,7 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
                     journal.write(SHOWN, bucket=name)
                     remove_bucket(access.ceph, admin_name, stats.objects)
             except CephError as error:
+                not_asked = _NOT_ASKED if isinstance(error, CephTimeout) else ""
                 yield f"bucket {admin_name}: {error}"
                 continue
             if stats is None and not is_gone(journal.records):

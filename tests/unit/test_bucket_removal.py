@@ -9,19 +9,23 @@ from typing import Any, List, Optional
 
 import pytest
 
-from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.ceph import CephError, CephTimeout
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.run.bucket_removal import describe_buckets, remove_buckets
 from cbt_plugins.run.buckets import removed_buckets
 
 
 class Cluster:
-    """Buckets by name; `stuck` ones cannot be removed."""
+    """Buckets by name; `stuck` ones cannot be removed. A silent one replies to nothing."""
 
-    def __init__(self, *names: str, stuck: str = "") -> None:
-        self.names, self.stuck = list(names), stuck
+    def __init__(self, *names: str, stuck: str = "", silent: bool = False) -> None:
+        self.names, self.stuck, self.silent = list(names), stuck, silent
+        self.questions: List[str] = []
 
     def bucket(self, name: str, timeout: float) -> Optional[Any]:
+        self.questions.append(name)
+        if self.silent:
+            raise CephTimeout("no reply within 120 s")
         return SimpleNamespace(objects=5) if name in self.names else None
 
     def remove_bucket(self, name: str, timeout: float) -> None:
@@ -79,6 +83,23 @@ def test_a_bucket_that_stays_does_not_keep_the_others(folder: Path) -> None:
     cluster = Cluster("cbtp-r1-a", "tenant/cbtp-r1-b", stuck="cbtp-r1-a")
     assert removed(folder, cluster) == ["bucket cbtp-r1-a: no answer", None]
     assert cluster.names == ["cbtp-r1-a"]
+
+
+def test_a_cluster_that_does_not_reply_is_asked_for_one_bucket(folder: Path) -> None:
+    """radosgw-admin waits until it is ended: minutes for each bucket."""
+    cluster = Cluster("cbtp-r1-a", silent=True)
+    not_asked = "not asked for, as there was no reply about an earlier bucket: repeat the undo when all PGs are active"
+    assert removed(folder, cluster) == [
+        "bucket cbtp-r1-a: no reply within 120 s",
+        f"bucket tenant/cbtp-r1-b: {not_asked}",
+    ]
+    access: Any = SimpleNamespace(ceph=cluster, run_id="r1", trusted=False, admin=True)
+    assert list(describe_buckets(folder, access)) == [
+        "bucket cbtp-r1-a (objects not counted: no reply within 120 s)",
+        f"bucket tenant/cbtp-r1-b (objects not counted: {not_asked})",
+    ]
+    assert cluster.questions == ["cbtp-r1-a", "cbtp-r1-a"]
+    assert removed(folder, Cluster("cbtp-r1-a", "tenant/cbtp-r1-b")) == [None, None]
 
 
 def test_without_the_commands_of_ceph_the_bucket_is_named_and_ends_nothing(
