@@ -27,6 +27,7 @@ from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.run.cluster_fitness import accepted_of, condition_errors
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
+from cbt_plugins.run.fill_goal import reached_before, room_warnings
 from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys, token_errors
 
 from .command import CommandError
@@ -66,15 +67,16 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
         distinct.setdefault(repr((run.plan.settings, fault_spans(run.plan))), (number, run.plan))
     ceph = Ceph(Remote.of_cluster(config.cluster, config.common), config.cluster)
     errors = _errors_of_nodes(ceph, config)
-    if not any(text.startswith(f"{ceph.head}: ") for text in errors):
-        errors += _errors_of_cluster(ceph, config)
-    not_ready = [f"  not ready: {text}" for text in errors]
-    if not any(fault_spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
+    is_head_silent = any(text.startswith(f"{ceph.head}: ") for text in errors)
+    errors += () if is_head_silent else _errors_of_cluster(ceph, config)
+    live_lines = [f"  not ready: {text}" for text in errors]
+    has_no_faults = not any(fault_spans(plan) or plan.settings != Settings() for _, plan in distinct.values())
+    if has_no_faults and not errors:
         ready = "the cluster, and every node, endpoint and key, is ready for a run"
-        ready += "; the file has no faults and no settings"
-        return LiveAnswers((_title(ceph), *(not_ready or [f"  {ready}"])), (), errors)
-    if any(text.startswith(f"{ceph.head}: ") for text in errors):  # only the cluster can judge faults
-        return LiveAnswers((_title(ceph), *not_ready), (), errors)
+        live_lines.append(f"  {ready}; the file has no faults and no settings")
+    live_lines += [f"  warning: {text}" for text in _warnings_of_fills(ceph, config)] if not errors else []
+    if has_no_faults or is_head_silent:  # only the cluster can judge faults
+        return LiveAnswers((_title(ceph), *live_lines), (), errors)
     _refuse_unknown(ceph, config, source)
     lines: List[str] = []
     refused: List[str] = []
@@ -86,7 +88,7 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
         except FaultError as error:
             refused.append(str(error))
     live = LiveAnswers((), tuple(dict.fromkeys(refused)), errors)
-    reasons = [*not_ready, *(f"  refused: {text}" for text in live.refused)]
+    reasons = [*live_lines, *(f"  refused: {text}" for text in live.refused)]
     return replace(live, lines=(f"{_title(ceph)}: {live.headline}", *reasons, *with_programs_once(lines)))
 
 
@@ -137,7 +139,22 @@ def _errors_of_cluster(ceph: Ceph, config: Config) -> Tuple[str, ...]:
     holders = [explain(holder) for holder in claims_in(claims).values() if holder]
     # conditions that all runs of the file accept
     accepted = set.intersection(*map(accepted_of, settings))
-    return (*holders, *condition_errors(conditions, accepted))
+    return (*holders, *condition_errors(conditions, accepted), *_errors_of_fills(ceph, config))
+
+
+def _errors_of_fills(ceph: Ceph, config: Config) -> List[str]:
+    """Return an error for each fill by `raw` whose share is already used."""
+    plans = [run.plan for run in config.runs if run.plan.admin]
+    phases = {repr((phase.name, phase.goal)): phase for plan in plans for phase in plan.phases}
+    try:
+        return reached_before(ceph, list(phases.values()))
+    except CephError as error:
+        return [str(error)]
+
+
+def _warnings_of_fills(ceph: Ceph, config: Config) -> Sequence[str]:
+    """Return a warning for each fill that even empty data pools could not hold."""
+    return list(dict.fromkeys(room_warnings(ceph, [run.plan for run in config.runs if run.plan.admin])))
 
 
 def _title(ceph: Ceph) -> str:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph_programs import CephPrograms
@@ -342,6 +342,15 @@ class Ceph:
                 pool = classes.get("STANDARD", {}).get("data_pool") or placement["val"].get("data_pool")
                 return str(pool)
         raise CephError(f"the zone has no placement {of}: the data pool is not known")
+
+    def data_pools(self) -> Set[str]:
+        """Return the names of the zone's pools for objects; not all of them must exist. Raises CephError."""
+        names: Set[str] = set()
+        for placement in self.admin_json("zone get")["placement_pools"]:
+            classes = (placement["val"].get("storage_classes") or {}).values()
+            pools = (options.get("data_pool") for options in (placement["val"], *classes))
+            names |= {str(pool).split(":")[0] for pool in pools if pool}  # POOL:NAMESPACE
+        return names
 
     def log_and_index_pools(self) -> List[str]:
         """Return the default zone's pools of logs (garbage collection too) and bucket indexes. Raises CephError."""

@@ -23,7 +23,13 @@ class FillSection(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(_GOALS))
 
     duration: Optional[Duration] = Field(None, description="How long.")
-    objects: Optional[int] = Field(None, ge=1, le=MOST_OBJECTS, description="Number of objects in each bucket.")
+    objects: Optional[int] = Field(
+        None,
+        ge=1,
+        le=MOST_OBJECTS,
+        description="Number of objects in each bucket; `plan --live` and the run warn if even empty data pools cannot "
+        "hold them.",
+    )
     max_avail: Optional[Percent] = Field(
         None,
         description="This share of the data pool's MAX AVAIL at its start. `ceph df` lags by some seconds of writing: "

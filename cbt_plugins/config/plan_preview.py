@@ -43,11 +43,8 @@ def forecast(plan: Plan) -> Forecast:
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
-            written, goal = generator(phase.engine).objects_written, phase.goal.objects
-            numbers = [written(plan, bucket.key, bucket.objects or goal) for bucket in plan.buckets]
-            each = [(number, mean_size(bucket.sizes)) for number, bucket in zip(numbers, plan.buckets)]
-            objects += sum(number for number, _ in each)
-            size += sum(number * mean for number, mean in each)
+            written_objects, written_bytes = fill_size(plan, phase)
+            objects, size = objects + written_objects, size + written_bytes
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
             unknown_time.setdefault(f"until {until_text(plan, phase)}", []).append(phase.name)
         if phase.kind in ("verify", "delete") or phase.wait_clean or phase.wait_gc:
@@ -61,6 +58,16 @@ def forecast(plan: Plan) -> Forecast:
         size if counted else None,
         tuple(unknown_data),
     )
+
+
+def fill_size(plan: Plan, phase: Phase) -> Tuple[int, float]:
+    """Return the objects that a fill writes, and their bytes; 0 for a fill whose goal is not a number of objects."""
+    goal = phase.goal.objects if phase.goal else None
+    if not goal:
+        return 0, 0.0
+    written = generator(phase.engine).objects_written
+    numbers = [written(plan, bucket.key, bucket.objects or goal) for bucket in plan.buckets]
+    return sum(numbers), sum(number * mean_size(bucket.sizes) for number, bucket in zip(numbers, plan.buckets))
 
 
 def until_text(plan: Plan, phase: Phase) -> str:

@@ -1,18 +1,19 @@
-"""Goal of a fill by share: when the cluster holds as much as was asked for."""
+"""Goals of fills: whether the cluster has room for one by objects, and when one by share is done."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar
+from typing import AbstractSet, Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.cluster_watch import StatusFeed
+from cbt_plugins.config.plan_preview import fill_size
 from cbt_plugins.config.units import format_percent
-from cbt_plugins.formatting import percent
-from cbt_plugins.plan import Goal, Phase, placement_id
+from cbt_plugins.formatting import about_size, percent
+from cbt_plugins.plan import Goal, Phase, Plan, placement_id
 from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
@@ -29,14 +30,49 @@ POOL = "fill_pool"
 
 def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
     """Return an error for each fill whose share of the raw capacity is in use before it begins. Raises CephError."""
-    goals = {phase.name: phase.goal.raw for phase in phases if phase.goal and phase.goal.raw is not None}
+    goals = [(phase.name, phase.goal.raw) for phase in phases if phase.goal and phase.goal.raw is not None]
     used = ceph.status().raw_used if goals else None
     return [
         f"{name}: raw: {format_percent(share)} is already reached: {percent(used)} of the raw capacity is used: "
         "set a higher share, or fill by objects or max_avail"
-        for name, share in goals.items()
+        for name, share in goals
         if used is not None and used >= share
     ]
+
+
+def room_warnings(ceph: Ceph, plans: Sequence[Plan]) -> List[str]:
+    """Return a warning for each fill by objects that the cluster could not hold even with empty data pools.
+
+    It is no error: what Ceph says is available is too little for some CRUSH rules, and data may be compressed.
+    """
+    fills = [(plan, phase, fill_size(plan, phase)[1]) for plan in plans for phase in plan.phases]
+    fills = [(plan, phase, size) for plan, phase, size in fills if size]
+    if not fills:
+        return []
+    try:
+        space, names = Space.parse(ceph.json("df detail")), ceph.data_pools()
+    except (CephError, AttributeError, KeyError, TypeError, ValueError) as error:
+        log.info("whether the cluster has room for the fills is unknown: %r", error)
+        return []
+    warnings = []
+    for plan, phase, size in fills:
+        room, limit = _room(space, names, plan)
+        # 1 %: both sizes must not be printed as the same
+        if size * (1 - plan.cbt_load.compressible) > 1.01 * room:
+            warnings.append(f"{phase.name}: writes {about_size(size)} of objects, but {limit}")
+    return warnings
+
+
+def _room(space: Space, data_pools: AbstractSet[str], plan: Plan) -> Tuple[float, str]:
+    """Return the upper limit in bytes for the objects of a run, and its text."""
+    has_unknown_pool = plan.rgw.placement or plan.rgw.placements or any(bucket.existing for bucket in plan.buckets)
+    # Ceph also says 0 where it does not know MAX AVAIL: an empty pool has room
+    pools = [pool for name in data_pools if (pool := space.pools.get(name)) and (pool.max_avail or pool.stored)]
+    if has_unknown_pool or not pools or len(pools) < len(data_pools):
+        return space.total or math.inf, f"the raw capacity of the cluster is {about_size(space.total)}"
+    room = sum(pool.stored + pool.max_avail for pool in pools)
+    names = ", ".join(sorted(pool.name for pool in pools))
+    return room, f"{names} can hold at most {about_size(room)}, by `ceph df`, even if they were empty"
 
 
 def share_text(goal: Goal, pool: Mapping[str, Any], df: Mapping[str, Any]) -> str:

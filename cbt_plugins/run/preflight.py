@@ -33,7 +33,7 @@ from cbt_plugins.run.cluster_fitness import await_conditions
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
 from cbt_plugins.run.fault_rights import errors_of_rights
-from cbt_plugins.run.fill_goal import reached_before
+from cbt_plugins.run.fill_goal import reached_before, room_warnings
 from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys, token_errors
 
 log = logging.getLogger(__name__)
@@ -103,8 +103,7 @@ def check(run: RunContext) -> Ready:
             versions = ceph.json("versions")
             ceph.bucket("cbtp-preflight")  # radosgw-admin answers
             errors += await_conditions(run)
-            if not run.journal.all("phase-begun"):  # then what is used may be the run's own
-                errors += reached_before(ceph, run.plan.phases)
+            errors += _errors_of_fills(run)
     except CephError as error:
         raise PreflightError([*errors, str(error)]) from error
     if errors:
@@ -131,6 +130,15 @@ def check(run: RunContext) -> Ready:
         "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
     return Ready(keys, skew, {client: paths for client in clients}, manifest, place, others)
+
+
+def _errors_of_fills(run: RunContext) -> List[str]:
+    """Return an error for each fill by `raw` whose share is already used; log a warning for one without room."""
+    if run.journal.all("phase-begun"):  # then what is used may be the run's own
+        return []
+    for warning in room_warnings(run.ceph, [run.plan]):
+        log.warning("%s", warning)
+    return reached_before(run.ceph, run.plan.phases)
 
 
 def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:

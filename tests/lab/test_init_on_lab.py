@@ -46,6 +46,10 @@ def test_a_file_for_a_cluster_of_each_release(of_release: RunningLab, tmp_path: 
     live = tool(lab, "plan", "--live", str(file))
     assert live.returncode == 0, live.stderr
     assert "every node, endpoint and key, is ready for a run" in live.stdout
+    file.write_text(re.sub(r"fill: {.*?}", "fill: {objects: 1000000000}", file.read_text()))
+    full = tool(lab, "plan", "--live", str(file))
+    assert full.returncode == 0, full.stderr
+    assert re.search(r"warning: fill: writes .+iB of objects, but .+ (can hold at most|is) .+iB", full.stdout)
 
     again = tool(lab, "init", "--head", "node0", "-o", str(file))
     assert again.returncode == 2 and "the file exists" in again.stderr
