@@ -185,7 +185,7 @@ def sample(score, shared):
 def main(interval):
     about = {"node": os.uname()[1], "machine": mark_of_sockets(), "interval": interval}
     write_line({"version": 1, "t": round(time.time(), 3), **about})
-    samples, scored, last, shared, reported = 0, None, False, {}, 0
+    samples, scored, last, shared, reported, written = 0, None, False, {}, 0, set()
     path = closed()
     if path:
         write_limit(path + " may not be asked: this needs root")
@@ -195,9 +195,11 @@ def main(interval):
         record = {"t": round(time.time(), 3), "d": sample(score, shared)}
         scored = begun if score else scored
         write_line(record)
-        for text in list(shared.values())[reported:]:
-            write_limit(text)
+        for daemon, text in list(shared.items())[reported:]:
+            if daemon in written:  # its name has changed
+                write_limit(text)
         reported = len(shared)
+        written.update(record["d"])
         samples += 1
         if last:
             break

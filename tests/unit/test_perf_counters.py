@@ -363,6 +363,27 @@ def test_gateways_that_share_a_name_are_told_apart(tmp_path: Path, monkeypatch: 
     assert set(perf_counters_agent.sample(False, shared)) == {"client.rgw.a.7.94"}  # as before
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_name_is_a_limit_only_if_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
+    """Several instances of one CephObjectStore always share a name."""
+    names = ["ceph-client.rgw.a.7.94.asok", "ceph-client.rgw.a.12.94.asok"]
+    replying(monkeypatch, tmp_path, *names[: 1 if later else 2])
+    lines: List[Dict[str, Any]] = []
+
+    def wait(*_: Any) -> Tuple[List[int], List[int], List[int]]:
+        replying(monkeypatch, tmp_path, *names)
+        return [0] if len(lines) > 2 else [], [], []
+
+    monkeypatch.setattr(perf_counters_agent, "write_line", lines.append)
+    monkeypatch.setattr(perf_counters_agent, "write_limit", lambda text: lines.append({"limit": text}))
+    monkeypatch.setattr(perf_counters_agent.select, "select", wait)
+    monkeypatch.setattr(perf_counters_agent.os, "read", lambda *_: b"")
+    perf_counters_agent.main(0.1)
+    text = "several daemons are called client.rgw.a: each is named with its process"
+    assert [line["limit"] for line in lines if "limit" in line] == ([text] if later else [])
+    assert len(lines[-2]["d"]) == 2 and lines[-1]["end"] == "told"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_sockets_that_its_user_may_not_ask_are_told() -> None:
     """As another user: an OSD that is closed, containers in a closed folder, no daemon."""
