@@ -16,6 +16,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Set,
     Tuple,
 )
 
@@ -128,6 +129,15 @@ class Facts:
     @cached_property
     def _daemons(self) -> Dict[str, Mapping[DaemonName, str]]:
         return {}
+
+    def gateways_on_hosts(self) -> Dict[str, Set[DaemonName]]:
+        """Return host -> its gateways. Several gateways can share a name: `daemons` has only one of their hosts."""
+        names_on_hosts: Dict[str, Set[DaemonName]] = {}
+        for key, row in self.gateways.items():
+            about = row["metadata"]  # before Pacific the key is the id
+            name = DaemonName("rgw", str(about.get("id", key)))
+            names_on_hosts.setdefault(str(about.get("hostname") or ""), set()).add(name)
+        return names_on_hosts
 
     def daemons(self, type: str) -> Mapping[DaemonName, str]:
         """Return daemon -> host for a type of daemon; a type in `DAEMON_QUESTIONS` needs the reply to its question."""

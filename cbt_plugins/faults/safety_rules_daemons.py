@@ -6,8 +6,9 @@ Monitors, managers, metadata servers and gateways; the head and the clients.
 from __future__ import annotations
 
 import re
-from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Collection, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.safety_case import FaultCase, Finding, one_of
 from cbt_plugins.inventory import same_host
@@ -152,10 +153,7 @@ def fewer_gateways(case: FaultCase) -> Iterator[str]:
 
 def _gateways(case: FaultCase) -> _Gateways:
     is_on = case.around.roles.is_on
-    hosts: Dict[str, Set[DaemonName]] = {}
-    for name, host in case.facts.daemons("rgw").items():
-        hosts.setdefault(host, set()).add(name)
-
+    hosts = case.facts.gateways_on_hosts()
     nodes = case.around.roles.gateways or sorted(hosts)
     shown = any(is_on(node, host) for node in nodes for host in hosts)
 
@@ -165,10 +163,16 @@ def _gateways(case: FaultCase) -> _Gateways:
         stay = (host for host, daemons in hosts.items() if not daemons <= {*stopped})
         return not shown or any(is_on(node, host) for host in stay)
 
-    before = [node for node in nodes if is_served(node, case.nodes_gone, case.daemons_gone)]
-    taken, gone = case.taken, case.daemons_gone
-    stopped = {*gone, *taken.daemons}.difference(taken.shared)
-    left = [node for node in before if is_served(node, taken.nodes, stopped)]
+    def stopped(faults: Sequence[BlastRadius]) -> Set[DaemonName]:
+        """Return the names of which no gateway is left. A gateway of a lost node may have its name on another node."""
+        lost_nodes = [node for taken in faults for node in taken.nodes]
+        elsewhere = {name for host in hosts if not one_of(host, lost_nodes) for name in hosts[host]}
+        spared = {taken: {*taken.shared, *(elsewhere if taken.nodes else ())} for taken in faults}
+        return {name for taken in faults for name in taken.daemons if name not in spared[taken]}
+
+    held = [fault.taken for fault in case.around.held if fault.missing(case.facts)]
+    before = [node for node in nodes if is_served(node, case.nodes_gone, stopped(held))]
+    left = [node for node in before if is_served(node, case.taken.nodes, stopped([*held, case.taken]))]
     return _Gateways(len(nodes), [node for node in before if node not in left], left)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -312,11 +313,11 @@ def test_a_gateway_is_left() -> None:
     assert judge(ONE, roles=roles).warnings == ()
 
 
-def gateways(*hosts: str) -> Callable[[Dict[str, Any]], None]:
+def gateways(*hosts: str, ids: str = "abc") -> Callable[[Dict[str, Any]], None]:
     """The service map shows a gateway on each of these hosts: rgw.a, rgw.b ..."""
 
     def change(answers: Dict[str, Any]) -> None:
-        rows = {str(i): {"metadata": {"id": "abc"[i], "hostname": host}} for i, host in enumerate(hosts)}
+        rows = {str(i): {"metadata": {"id": ids[i], "hostname": host}} for i, host in enumerate(hosts)}
         answers["service dump"] = {"services": {"rgw": {"daemons": {"summary": "", **rows}}}}
 
     return change
@@ -348,6 +349,22 @@ def test_a_gateway_that_shares_its_name_is_not_the_last() -> None:
     assert assessment.warnings[0].startswith("of several gateways, one would be down: rgw.a; ")
     assert rules(judge(rgw("b"), gateways("node1", "node2"), held=[OpenFault(one)])) == []
     assert "rgw" in rules(judge(rgw("a"), gateways("node1"), held=[OpenFault(one)]))
+
+
+@pytest.mark.parametrize("lost", ["node1", "node2"])
+def test_gateways_of_one_name_on_two_nodes(lost: str) -> None:
+    """A node that is drained has daemons by their names: the gateway of this name on the other node stays."""
+    live, roles = gateways("node1", "node2", ids="aa"), Roles(gateways=("node1", "node2"))
+    drained = replace(rgw("a"), nodes=(lost,))
+    found = judge(drained, live, roles=roles)
+    assert rules(found) == []
+    assert found.warnings == (f"1 of 2 nodes with RADOS gateways would be left; requests to {lost} would fail",)
+    assert "rgw" in rules(judge(replace(rgw("a"), nodes=("node1", "node2")), live, roles=roles))
+    assert "rgw" in rules(judge(drained, gateways(lost, lost, ids="aa"), roles=roles))
+    assert "rgw" in rules(judge(rgw("a"), live, roles=roles)), "of both nodes"
+    (other,) = {"node1", "node2"} - {lost}
+    held = [OpenFault(drained, seen=True)]
+    assert "rgw" in rules(judge(replace(rgw("a"), nodes=(other,)), live, roles=roles, held=held))
 
 
 def test_the_last_metadata_server_is_left() -> None:
