@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Type
 
 import pytest
 
-from cbt_plugins.cluster.ceph import CephError, CephTimeout
+from cbt_plugins.cluster.ceph import TIMED_OUT, Ceph, CephError, CephTimeout
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.run.bucket_removal import describe_buckets, remove_buckets
 from cbt_plugins.run.buckets import removed_buckets
@@ -100,6 +101,14 @@ def test_a_cluster_that_does_not_reply_is_asked_for_one_bucket(folder: Path) -> 
     ]
     assert cluster.questions == ["cbtp-r1-a", "cbtp-r1-a"]
     assert removed(folder, Cluster("cbtp-r1-a", "tenant/cbtp-r1-b")) == [None, None]
+
+
+@pytest.mark.parametrize(("status", "kind"), [(TIMED_OUT, CephTimeout), (1, CephError)])
+def test_a_removal_without_a_reply_is_told_from_one_that_failed(status: int, kind: Type[CephError]) -> None:
+    remote: Any = SimpleNamespace(run=lambda nodes, *_, **__: {node: Result("", "", status) for node in nodes})
+    with pytest.raises(CephError) as failed:
+        Ceph(remote, {"head": "node0"}).remove_bucket("b", 5.0)
+    assert type(failed.value) is kind
 
 
 def test_without_the_commands_of_ceph_the_bucket_is_named_and_ends_nothing(

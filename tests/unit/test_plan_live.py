@@ -14,6 +14,7 @@ from cbt_plugins.cluster.remote import Remote, Result
 from cbt_plugins.faults.cluster_lock import KEY
 from cbt_plugins.faults.kinds.network import Network
 from cbt_plugins.faults.node_shell import script_text
+from cbt_plugins.tools import plan_live
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.plan_live import with_programs_once
 
@@ -255,6 +256,21 @@ def test_for_programs_and_without_faults(
     out = capsys.readouterr().out
     assert "the cluster, and every node, endpoint and key, is ready for a run; the file has no faults" in out
     assert len(cluster.fed) == 2 and b'["user cbt", "AK", "SK", ""]' in cluster.fed[-1] and "SK" not in out
+
+
+def test_fills_without_room_are_warnings_and_reached_shares_are_errors(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_live, "room_warnings", lambda ceph, plans: [f"no room in {len(plans)}"] * 2)
+    quiet = FILE.split("    down_nodes")[0].replace("osdfailure", "rgwtest")
+    for text in (FILE.replace("down_nodes: 2", "down_nodes: 1"), quiet):
+        assert main(["plan", "--live", write(tmp_path, text)]) == 0
+        out, err = capsys.readouterr()
+        assert out.count("  warning: no room in 1\n") == 1 and err == ""
+    monkeypatch.setattr(plan_live, "reached_before", lambda ceph, phases: ["fill: reached"])
+    assert main(["plan", "--live", write(tmp_path, quiet)]) == 1
+    out, err = capsys.readouterr()
+    assert err == "Error: fill: reached\n" and "no room" not in out, "the errors come first"
 
 
 def test_a_cluster_that_is_not_as_a_run_needs_it(

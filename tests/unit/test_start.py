@@ -138,7 +138,7 @@ def test_an_unanswered_question_keeps_no_fill_from_its_begin(tmp_path: Path, jou
 
 
 def test_the_preflight_refuses_it_with_all_its_errors(
-    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     nothing = ("_facts", "offsets", "authority_of", "s3_keys", "owners_of")
     for name in nothing:
@@ -146,13 +146,15 @@ def test_the_preflight_refuses_it_with_all_its_errors(
     for name in ("python_errors", "_scratch_errors", "keys_of_users", "token_errors", "errors_of_endpoints"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
     monkeypatch.setattr(preflight, "await_conditions", lambda _: ["not clean"])
+    monkeypatch.setattr(preflight, "room_warnings", lambda *_: ["fill: no room"])
     ceph = SimpleNamespace(**vars(used(0.029)), json=lambda _: {}, bucket=lambda _: None)
     plan = replace(PLAN, phases=(CLOSED, replace(FILL, goal=Goal(raw=0.02))))
     host = cast(Any, SimpleNamespace(cluster={"head": "node0"}, run_dir="/nowhere"))
     run = context(plan=plan, cbt_run=host, archive=RunArchive(tmp_path), journal=journal, ceph=ceph)
     with pytest.raises(preflight.PreflightError, match=r"not clean(.|\n)*fill: raw: 2% is already reached"):
         preflight.check(run)
+    assert caplog.messages.count("fill: no room") == 1
     journal.write("phase-begun", phase="closed")  # what is used may be the run's own
     with pytest.raises(preflight.PreflightError) as refused:
         preflight.check(run)
-    assert "reached" not in str(refused.value)
+    assert "reached" not in str(refused.value) and caplog.messages.count("fill: no room") == 1
