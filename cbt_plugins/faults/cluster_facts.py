@@ -149,11 +149,9 @@ class Facts:
         if type == "osd":
             return {name: host for host, osds in self.hosts.items() for name in osd_names(osds)}
         if type == "rgw":
-            metadata_by_key = {key: row["metadata"] for key, row in self.gateways.items()}
-            # before Pacific the key is the id
-            metadata_by_id = {str(data.get("id", key)): data for key, data in metadata_by_key.items()}
-        else:
-            metadata_by_id = {str(data["name"]): data for data in self.answers[f"{type} metadata"]}
+            host_by_gateway = {name: host for host, names in self.gateways_on_hosts().items() for name in names}
+            return {name: host_by_gateway[name] for name in sorted(host_by_gateway)}
+        metadata_by_id = {str(data["name"]): data for data in self.answers[f"{type} metadata"]}
         return {DaemonName(type, id): str(metadata_by_id[id].get("hostname") or "") for id in sorted(metadata_by_id)}
 
     def is_up(self, name: DaemonName) -> bool:
