@@ -10,9 +10,19 @@ action=${action:?} name=${name:-} unit=${unit:-} iops=${iops:-0} bps=${bps:-0} g
 numbers=${numbers:-} how=${how:-} former=${former:-}
 process=${process:?} pid=${process%:*}
 alive() { [ "$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d' ' -f20)" = "${process#*:}" ]; }
+# whether a device (8:18) is one of $numbers, or lies on one of them: a partition, or a volume at any depth
+lies_on() {
+  case " $numbers " in *" $1 "*) return ;; esac
+  for below in "/sys/dev/block/$1/../dev" "/sys/dev/block/$1/slaves"/*/dev; do
+    if [ -e "$below" ] && lies_on "$(cat "$below")"; then return; fi; done
+  return 1; }
+# the file that the process has open on these disks: an OSD may have its database on another disk
 data() { for f in "/proc/$pid/fd"/*; do
-  if [ -b "$f" ]; then echo "$f"; return; fi
-  case $(readlink "$f") in */block) echo "$f"; return ;; esac; done; }
+  if [ -b "$f" ]; then
+    # shellcheck disable=SC2046 # two words, or none if the process has just closed the file
+    set -- $(stat -Lc '0x%t 0x%T' "$f" 2>/dev/null)
+    if [ $# = 2 ] && lies_on "$(($1)):$(($2))"; then echo "$f"; return; fi
+  else case $(readlink "$f") in */block) echo "$f"; return ;; esac; fi; done; }
 # the size of a read, and the microseconds that it takes at least under the limit
 if [ "$iops" != 0 ]; then size=4096 least=$((1000000 / iops)); elif [ "$bps" != 0 ]; then
   size=65536 least=$((65536 * 1000000 / bps)); fi
@@ -45,10 +55,10 @@ find_group() {
 case $action in
   look)
     alive || { echo "process $pid has ended" >&2; exit 1; }
-    [ -n "$(data)" ] || { echo "process $pid has no disk open" >&2; exit 1; }
+    for i in ${disks:?}; do numbers="$numbers${numbers:+ }$(cat "/sys/block/$i/dev")" || exit 1; done
+    [ -n "$(data)" ] || { echo "process $pid has no file open on $disks" >&2; exit 1; }
     find_group || exit 1
-    n=; for i in ${disks:?}; do n="$n $(cat "/sys/block/$i/dev")" || exit 1; done
-    echo "numbers$n"
+    echo "numbers $numbers"
     us=$(reads '' 20) || { echo "a direct read of the disk of process $pid failed" >&2; exit 1; }
     [ $((us * 2)) -lt "$least" ] || {
       echo "a read takes $us microseconds already: the limit, $least microseconds a read, has no effect" >&2

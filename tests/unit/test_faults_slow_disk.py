@@ -65,6 +65,20 @@ def test_another_process_of_the_same_number_is_left_alone(tmp_path: Path) -> Non
     assert done.returncode == 1 and "has ended" in done.stderr and not list(tmp_path.iterdir())
 
 
+def test_a_file_on_another_disk_is_not_the_data_of_the_osd(tmp_path: Path) -> None:
+    """An OSD whose database is on a disk of its own has files open on both."""
+    disks = [path for path in sorted(Path("/sys/block").iterdir()) if os.access(f"/dev/{path.name}", os.R_OK)]
+    if len(disks) < 2:
+        pytest.skip("needs two block devices that this user may read")
+    opened, closed = disks[:2]
+    with open(f"/dev/{opened.name}", "rb"):
+        look = {"numbers": "", "iops": 20}
+        done = call("look", tmp_path, disks=closed.name, **look)
+        assert done.returncode == 1 and f"has no file open on {closed.name}" in done.stderr
+        # what follows depends on the control groups of the machine
+        assert "no file open" not in call("look", tmp_path, disks=f"{closed.name} {opened.name}", **look).stderr
+
+
 def test_a_limit_has_a_default() -> None:
     for options, limits in (({}, (50, 0)), ({"rate": 1e6}, (0, 1_000_000)), ({"iops": 7, "rate": 1e6}, (7, 1_000_000))):
         kind = make("slow_disk", options)
