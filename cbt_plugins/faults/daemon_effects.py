@@ -120,7 +120,7 @@ def seen_gone(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
 
 
 def checks_back(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return the checks that daemons of one node are up again, and that no order to the orchestrator is pending."""
+    """Return the checks that daemons of one node are up again, and that no order to Rook is pending."""
     seen = [check for effect, group in _by_effect(daemons) for check in effect.checks_back(scene, group)]
     return (*service_managers.up(scene, daemons), *seen)
 

@@ -10,7 +10,6 @@ import json
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.node_shell import agent, script_text
 from cbt_plugins.faults.scene import Scene
@@ -57,14 +56,12 @@ def undo_commands(
     }
     words = (scene.ceph.command, json.dumps(plan))
     remove, create = (agent(verb, *words, program=_AGENT) for verb in ("remove", "create"))
-    (start,) = service_managers.start(scene, [service])
     uuid = scene.facts.osds[osd]["uuid"]
     clear = script_text("clear_volumes", folder=folder, osd_fsid=uuid, volumes=" ".join(volumes.values()))
     commands = (
         Command(scene.head, remove, scene.limits.slow),
         Command(node, f"( {clear}\n)", scene.limits.slow, root=True),
-        # the start waits for the daemon, which is not there when nothing was created
-        Command(scene.head, f"{create} && {start.text}", scene.limits.boot),
+        Command(scene.head, create, scene.limits.boot),
     )
     return commands, {"volumes": volumes, "host": host, "service": service_id}
 

@@ -17,12 +17,10 @@ from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kubernetes_rights import refuse_without_rights
-from cbt_plugins.faults.node_shell import agent, in_folder, script_text
+from cbt_plugins.faults.node_shell import agent, script_text
 from cbt_plugins.faults.scene import Scene
 from cbt_plugins.faults.step import Check, Command, FaultError
 
-#: daemons that cephadm's orchestrator itself needs: they are stopped and started by their units
-_ORCHESTRATOR = ("mon", "mgr")
 #: a unit of cephadm: the ID of its cluster
 _CEPHADM_UNIT = re.compile(r"ceph-([0-9a-f-]{36})@.+\.service")
 #: prefixes of the id of a gateway in its name as a client of the cluster
@@ -106,7 +104,10 @@ class ServiceManager:
 
 
 class Systemd(ServiceManager):
-    """Units such as ceph-osd@3 or ceph-radosgw@rgw.a."""
+    """Units such as ceph-osd@3, ceph-radosgw@rgw.a, or ceph-FSID@osd.3 of cephadm.
+
+    Orders to cephadm's orchestrator are not used: it carries them out when it comes to them, and needs a mgr.
+    """
 
     def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
         return self._on_node(scene, services, f"systemctl stop {_units(services)}")
@@ -124,30 +125,6 @@ class Systemd(ServiceManager):
 
     def count(self, scene: Scene, services: Sequence[Service]) -> Command:
         return self._on_node(scene, services, f"systemctl is-active {_units(services)} | grep -cx active")
-
-
-class Cephadm(Systemd):
-    """Daemons that the orchestrator starts and stops, through the head; they are killed through their units."""
-
-    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
-        return self._ordered(scene, services, "stop")
-
-    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
-        return self._ordered(scene, services, "start")
-
-    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
-        text = self._ordered(scene, services, "settled").text
-        return (Check(scene.head, text, (((), "settled"),), scene.limits.back),)
-
-    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
-        return self._ordered(scene, services, "count")
-
-    @staticmethod
-    def _ordered(scene: Scene, services: Sequence[Service], action: str) -> Command:
-        daemons = [service.name for service in services]
-        host = scene.facts.daemons(daemons[0].type).get(daemons[0], "")
-        text = orchestrate(action, scene.ceph.command, scene.name, daemons, scene.limits.pause, host)
-        return Command(scene.head, text, scene.limits.slow)
 
 
 class BareProcess(ServiceManager):
@@ -251,7 +228,7 @@ class Rook(ServiceManager):
 ROOK = Rook()
 MANAGERS: Mapping[str, ServiceManager] = {
     "systemd": Systemd(),
-    "cephadm": Cephadm(),
+    "cephadm": Systemd(),
     "process": BareProcess(),
     "rook": ROOK,
 }
@@ -408,8 +385,6 @@ def _service_with_manager(
     if manager == "cephadm" and unit and not cephadm:
         raise FaultError(f"{name}: {unit} on {node} is not a unit of cephadm")
     which = manager or ("cephadm" if cephadm else "systemd" if unit else "process")
-    if which == "cephadm" and name.type in _ORCHESTRATOR:
-        which = "systemd"
     if which != "process" and not unit:
         raise FaultError(f"{name} is not a unit of systemd on {node}; for a bare process set service_manager: process")
     if which == "process" and process is None:
@@ -484,13 +459,3 @@ def _which(name: DaemonName) -> Dict[str, str]:
     client_pattern = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
     full = f"({client_pattern})" if name.type == "rgw" else re.escape(str(name))
     return {"programs": programs, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
-
-
-def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float, host: str = "") -> str:
-    """Return shell text that lets cephadm "stop" or "start" daemons and waits for the effect; or "settled", "count".
-
-    `ceph`: the command; `name`: of the fault; `pause`: seconds between two looks; `host`: of the daemons. A file on
-    the node lists orders whose effect was not seen yet, so that a `start` completes an interrupted `stop` of a name.
-    """
-    values = {"action": action, "ceph": ceph, "daemons": " ".join(map(str, daemons)), "name": name}
-    return in_folder("orchestrator", **values, pause=f"{pause:g}", host=host)

@@ -15,7 +15,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.ceph_programs import CephPrograms, readable
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.cluster import ClusterSection
-from cbt_plugins.faults.service_managers import orchestrate
+from cbt_plugins.faults.node_shell import agent
 
 #: the engine: one container at most, whose main process is in a file; what it was asked for is in another
 _ENGINE = """#!/bin/sh
@@ -200,7 +200,7 @@ def test_a_command_is_shown_without_its_program() -> None:
     )
     second = CephPrograms.of({"ceph": "cephadm", "conf_file": "/b.conf"}).ceph
     assert readable(f"{second} fsid") == "cephadm shell -c /b.conf ceph fsid"
-    assert "ceph='cephadm shell -- ceph'" in readable(orchestrate("stop", ceph, "f", ["osd.3"], 1.0))
+    assert " 'cephadm shell -- ceph' " in readable(agent("create", ceph, "{}", program="replacement_agent"))
 
 
 def test_its_text_grows_little_when_it_is_quoted() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,42 +33,15 @@ def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> RgwSe
     return RgwSettings(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
 
 
-def test_a_unit_is_stopped_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = maker("systemd", monkeypatch, gid="4114", rgw_thread_pool_size="512").restart_step(NAME)
+@pytest.mark.parametrize("manager", list(UNITS))
+def test_a_unit_is_stopped_and_started(manager: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = maker(manager, monkeypatch, gid="4114", rgw_thread_pool_size="512").restart_step(NAME)
     (inject,) = step.inject
     stop, start = inject.text.splitlines()
     assert inject.node == "rgw1" and inject.root
-    assert stop == f"systemctl stop {UNITS['systemd']}" and start.endswith(f"systemctl start {UNITS['systemd']}")
+    assert stop == f"systemctl stop {UNITS[manager]}" and start.endswith(f"systemctl start {UNITS[manager]}")
     (undo,) = step.undo  # a run that was killed between the two leaves it running
     assert undo.text == start
-
-
-#: an orchestrator that carries an order out at the second look
-CEPH = """#!/bin/sh
-cd {folder}
-case "$1 $2" in
-  "orch daemon") echo "$3 $4" >> orders; echo "$3" > state; echo 0 > looks ;;
-  "orch ps")
-    read -r looks < looks; echo $((looks + 1)) > looks; read -r order < state
-    [ "$looks" -ge 1 ] || exit 0
-    case $order in stop) echo '[{{"status_desc": "stopped"}}]' ;; *) echo '[{{"status_desc": "running"}}]' ;; esac ;;
-esac
-"""
-
-
-def test_cephadm_stops_and_starts_it_through_the_head(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = maker("cephadm", monkeypatch, gid="4114", rgw_thread_pool_size="512")
-    (inject,) = made.restart_step(NAME).inject
-    assert inject.node == "node0" and not inject.root
-    ceph = tmp_path / "ceph"
-    ceph.write_text(CEPH.format(folder=tmp_path))
-    ceph.chmod(0o755)
-    text = inject.text.replace("/run/cbt-plugins", str(tmp_path / "d")).replace("[ -w /run ]", "true")
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", text.replace("pause=1", "pause=0.01")], env=path, timeout=60, check=False)
-    assert done.returncode == 0
-    assert (tmp_path / "orders").read_text().split("\n")[:2] == ["stop rgw.rgw1", "start rgw.rgw1"]
-    assert (tmp_path / "state").read_text() == "start\n"
 
 
 @pytest.mark.parametrize("manager", list(UNITS))

@@ -16,12 +16,10 @@ from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injec
 from cbt_plugins.cluster.ceph import TIMED_OUT, Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, cluster_access, undo_seal
-from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.cluster_lock import Hold
 from cbt_plugins.faults.command_runner import Runner, Way
 from cbt_plugins.faults.node_shell import agent
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.service_managers import orchestrate
 from cbt_plugins.faults.step import Check, Command, Step, UndoRecord
 from cbt_plugins.journal import write_json
 from cbt_plugins.plan import Fault, Settings
@@ -221,18 +219,17 @@ CONF_WITH_SPACE = {"conf_file": "/etc/ceph/x y.conf"}
 def test_a_quoted_command_is_for_the_present_head(
     world: Connections, before: Dict[str, str], after: Dict[str, str]
 ) -> None:
-    """As in the texts for cephadm's orchestrator, whose programs get the command as one of their words."""
+    """As in the texts for cephadm's orchestrator, whose agent gets the command as one of its words."""
     remote: Any = world
     was, now = (Ceph(remote, {**CLUSTER, **keys}) for keys in (before, {**after, "head": "node9"}))
     runner = Runner(now, "r", ClusterLimits(), [Way.of(was)])
 
     def commands(ceph: Ceph) -> List[Command]:
-        start = orchestrate("start", ceph.command, "f-0", osd_names([1]), 1.0)
         create = agent("create", ceph.command, "{}", program="replacement_agent")
-        texts = [start, create, f"{ceph.command} osd in 1", f"sh -c {shlex.quote(ceph.command + ' osd in 1')}"]
+        texts = [create, f"{ceph.command} osd in 1", f"sh -c {shlex.quote(ceph.command + ' osd in 1')}"]
         return [Command(ceph.head, text) for text in texts]
 
-    recorded, present = commands(was)[: 4 if "ceph" in before else 3], commands(now)
+    recorded, present = commands(was)[: 3 if "ceph" in before else 2], commands(now)
     assert [runner.for_present_head(command) for command in recorded] == present[: len(recorded)]
     elsewhere = Command("node1", recorded[0].text)
     assert runner.for_present_head(elsewhere) == elsewhere

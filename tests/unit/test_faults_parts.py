@@ -151,14 +151,6 @@ def test_a_unit_of_another_cluster_on_the_host_does_not_count() -> None:
         services_from_probe("n", osd_names([2]), others, fsid=FSID)
 
 
-@pytest.mark.parametrize(("daemon", "manager"), [("mon.a", "systemd"), ("mgr.a.xyz", "systemd"), ("rgw.a", "cephadm")])
-def test_what_the_orchestrator_needs_is_not_ordered_from_it(daemon: str, manager: str) -> None:
-    """Without a quorum or a manager nobody would take the order of the undo."""
-    answer = f"unit {daemon} ceph-{FSID}@{daemon}.service active\n"
-    (service,) = run_by(daemon, answer=answer)
-    assert (service.manager, service.unit) == (manager, f"ceph-{FSID}@{daemon}.service")
-
-
 @pytest.mark.parametrize(
     ("argv", "name"),
     [
@@ -305,17 +297,16 @@ def test_all_osds_of_a_node_are_one_step(made: Injector) -> None:
     assert step.osds == (3,) and "ceph-osd@2" not in step.inject[0].text
 
 
-def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
-    world = Connections()
-    world.probe = lambda node, text: f"unit osd.0 ceph-{FSID}@osd.0.service active\n"  # type: ignore[method-assign]
+def test_daemons_of_cephadm_are_stopped_and_started_by_their_units(tmp_path: Path) -> None:
+    """An order to the orchestrator would begin at a time that nobody knows, and needs a mgr."""
+    world, unit = Connections(), f"ceph-{FSID}@osd.0.service"
+    world.probe = lambda node, text: f"unit osd.0 {unit} active\n"  # type: ignore[method-assign]
     one = injector(tmp_path, world)
     one.acquire()
     (step,) = one.prepare(Fault("f", "stop", ("osd.0",))).steps
-    assert step.inject[0].node == "node0"
-    assert "action=stop;" in step.inject[0].text and "daemons=osd.0;" in step.inject[0].text
-    assert "action=start;" in step.undo[0].text and step.undo[0].node == "node0"
-    (step,) = one.prepare(Fault("f", "stop", ("osd.0",), options={"service_manager": "systemd"})).steps
-    assert step.inject[0].text == f"systemctl stop ceph-{FSID}@osd.0.service"
+    assert step.former["service_manager"] == "cephadm" and step.inject[0].root and step.undo[0].root
+    assert step.inject[0].text == f"systemctl stop {unit}" and step.inject[0].node == step.undo[0].node == "node1"
+    assert step.undo[0].text.endswith(f"systemctl start {unit}")
     MADE.pop().close()
 
 

@@ -19,10 +19,10 @@ from cbt_plugins.plan import DAEMON_TYPES
 class Stop(Kind):
     """Stops daemons in an orderly way: all daemons of a node, or single daemons.
 
-    A bare `process` is started again with its former command line. Orders to `cephadm` are repeated for up to 3 minutes
-    until their effect is seen; mons and mgrs of cephadm are stopped and started by their units. With
-    `cluster: kubernetes:` the service manager is `rook`; of several RGWs of one name, one stops. An RGW first refuses
-    new connections, then waits for requests in flight, for up to `rgw_exit_timeout_secs` (120 s).
+    A bare `process` is started again with its former command line. Daemons of `cephadm` are stopped and started by
+    their systemd units. With `cluster: kubernetes:` the service manager is `rook`; of several RGWs of one name, one
+    stops. An RGW first refuses new connections, then waits for requests in flight, for up to `rgw_exit_timeout_secs`
+    (120 s).
     """
 
     daemon_types = DAEMON_TYPES
