@@ -59,7 +59,7 @@ def remarks_on_zones(cluster: Discovery, makes_user: bool) -> Iterator[str]:
     zone = cluster.zone
     for kind, names in (("realms", zone.realms), ("zonegroups", zone.zonegroups), ("zones", zone.zones)):
         if len(names) > 1:
-            text = f"{len(names)} {kind}: {', '.join(names)}"
+            text = f"{len(names)} {kind}: {', '.join(sorted(names))}"
             yield f"{text}; the file uses {zone.zonegroup}/{zone.name}; other zones may replicate objects of this zone"
     if not zone.is_master:
         master = f"zone {zone.master}" if zone.master and zone.master != zone.name else "a zone of another zonegroup"
