@@ -1,37 +1,40 @@
 #!/bin/sh
 # Limit the disk of one process by control groups: io.max of its unit (version 2), or a blkio group of its own (1).
 #   in: action, name (of that group), process (PID:START), unit (of systemd, or empty), disks ("sdb ..."), iops, bps
-#       (0: no limit of that kind); for all actions but look, as it has printed them: how, group, join, numbers, former
+#       (0: no limit of that kind); for all actions but look, as it has printed them: how, group, join, numbers, former;
+#       sys (/sys; of tests)
 #   action=look:  print "how v1" or v2, "group FOLDER", "join FOLDER" (which has the process), "numbers 8:16 ..." of the
 #                 disks, "microseconds N" of a read now, and in version 2 "former LINE" for each line of io.max
 #   action=set, unset, unset_seen (prints "recovered")
 #   action=effect: print "in effect" when a read of the process's group takes at least half as long as the limit says
 action=${action:?} name=${name:-} unit=${unit:-} iops=${iops:-0} bps=${bps:-0} group=${group:-} join=${join:-}
-numbers=${numbers:-} how=${how:-} former=${former:-}
+numbers=${numbers:-} how=${how:-} former=${former:-} sys=${sys:-/sys}
 process=${process:?} pid=${process%:*}
 alive() { [ "$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d' ' -f20)" = "${process#*:}" ]; }
 # whether a device (8:18) is one of $numbers, or lies on one of them: a partition, or a volume at any depth
 lies_on() {
-  case " $numbers " in *" $1 "*) return ;; esac
-  for below in "/sys/dev/block/$1/../dev" "/sys/dev/block/$1/slaves"/*/dev; do
-    if [ -e "$below" ] && lies_on "$(cat "$below")"; then return; fi; done
+  case " $numbers " in *" $1 "*) return 0 ;; esac
+  for below in "$sys/dev/block/$1/../dev" "$sys/dev/block/$1/slaves"/*/dev; do
+    if [ -e "$below" ] && lies_on "$(cat "$below")"; then return 0; fi; done
   return 1; }
 # the file that the process has open on these disks: an OSD may have its database on another disk
-data() { for f in "/proc/$pid/fd"/*; do
-  if [ -b "$f" ]; then
+data() {
+  for f in "/proc/$pid/fd"/*; do
+    [ -b "$f" ] || continue
     # shellcheck disable=SC2046 # two words, or none if the process has just closed the file
     set -- $(stat -Lc '0x%t 0x%T' "$f" 2>/dev/null)
-    if [ $# = 2 ] && lies_on "$(($1)):$(($2))"; then echo "$f"; return; fi
-  else case $(readlink "$f") in */block) echo "$f"; return ;; esac; fi; done; }
+    if [ $# = 2 ] && lies_on "$(($1)):$(($2))"; then echo "$f"; return; fi; done
+  for f in "/proc/$pid/fd"/*; do case $(readlink "$f") in */block) echo "$f"; return ;; esac; done; }
 # the size of a read, and the microseconds that it takes at least under the limit
 if [ "$iops" != 0 ]; then size=4096 least=$((1000000 / iops)); elif [ "$bps" != 0 ]; then
   size=65536 least=$((65536 * 1000000 / bps)); fi
 # microseconds of a direct read: the mean of $2 reads by a process that has joined the folder $1, if there is one
 reads() {
+  file=$(data)
   begun=$(date +%s%N)
   # shellcheck disable=SC2016 # the inner shell expands them
   sh -c '[ -z "$1" ] || echo $$ > "$1/cgroup.procs" || exit
-    exec dd if="$2" of=/dev/null iflag=direct bs="$3" count="$4"' sh "$1" "$(data)" "$size" "$2" 2>/dev/null || return
+    exec dd if="$2" of=/dev/null iflag=direct bs="$3" count="$4"' sh "$1" "$file" "$size" "$2" 2>/dev/null || return
   echo $((($(date +%s%N) - begun) / 1000 / $2)); }
 # where a mount shows it: the last one that is not hidden by another
 mounted() {
@@ -55,7 +58,7 @@ find_group() {
 case $action in
   look)
     alive || { echo "process $pid has ended" >&2; exit 1; }
-    for i in ${disks:?}; do numbers="$numbers${numbers:+ }$(cat "/sys/block/$i/dev")" || exit 1; done
+    for i in ${disks:?}; do numbers="$numbers${numbers:+ }$(cat "$sys/block/$i/dev")" || exit 1; done
     [ -n "$(data)" ] || { echo "process $pid has no file open on $disks" >&2; exit 1; }
     find_group || exit 1
     echo "numbers $numbers"

@@ -79,6 +79,34 @@ def test_a_file_on_another_disk_is_not_the_data_of_the_osd(tmp_path: Path) -> No
         assert "no file open" not in call("look", tmp_path, disks=f"{closed.name} {opened.name}", **look).stderr
 
 
+def test_an_encrypted_volume_on_a_partition_lies_on_its_disk(tmp_path: Path) -> None:
+    """As on most clusters of ceph-volume: what is open is the last of these devices."""
+    mine = next((path for path in sorted(Path("/dev").glob("loop[0-9]*")) if os.access(path, os.R_OK)), None)
+    if mine is None:
+        pytest.skip("needs a block device that this user may read")
+    number = os.stat(mine).st_rdev
+    open_number, crypt, volume = f"{os.major(number)}:{os.minor(number)}", tmp_path / "dm-1", tmp_path / "dm-0"
+    partition = tmp_path / "sdb" / "sdb1"
+    for folder, dev, below in ((crypt, open_number, "dm-0"), (volume, "253:0", "sdb1"), (partition, "8:17", "")):
+        (folder / "slaves" / below).mkdir(parents=True)
+        (folder / "dev").write_text(f"{dev}\n")
+        links = tmp_path / "sys" / "dev" / "block"
+        links.mkdir(parents=True, exist_ok=True)
+        (links / dev).symlink_to(folder)
+    for folder, dev in ((tmp_path / "sdb", SDB), (tmp_path / "sdc", SDC)):
+        disk = tmp_path / "sys" / "block" / folder.name
+        disk.mkdir(parents=True)
+        for path in (disk, folder):
+            path.mkdir(exist_ok=True)
+            (path / "dev").write_text(f"{dev}\n")
+    (crypt / "slaves" / "dm-0" / "dev").write_text("253:0\n")
+    (volume / "slaves" / "sdb1" / "dev").write_text("8:17\n")
+    with open(mine, "rb"):
+        look = {"numbers": "", "iops": 20, "sys": tmp_path / "sys"}
+        assert "no file open" not in call("look", tmp_path, disks="sdb", **look).stderr
+        assert "has no file open on sdc" in call("look", tmp_path, disks="sdc", **look).stderr
+
+
 def test_a_limit_has_a_default() -> None:
     for options, limits in (({}, (50, 0)), ({"rate": 1e6}, (0, 1_000_000)), ({"iops": 7, "rate": 1e6}, (7, 1_000_000))):
         kind = make("slow_disk", options)
