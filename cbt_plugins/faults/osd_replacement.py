@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.node_shell import agent, script_text
 from cbt_plugins.faults.scene import Scene
@@ -56,12 +58,15 @@ def undo_commands(
     }
     words = (scene.ceph.command, json.dumps(plan))
     remove, create = (agent(verb, *words, program=_AGENT) for verb in ("remove", "create"))
+    (start,) = service_managers.start(scene, [service])
     uuid = scene.facts.osds[osd]["uuid"]
     clear = script_text("clear_volumes", folder=folder, osd_fsid=uuid, volumes=" ".join(volumes.values()))
     commands = (
         Command(scene.head, remove, scene.limits.slow),
         Command(node, f"( {clear}\n)", scene.limits.slow, root=True),
         Command(scene.head, create, scene.limits.boot),
+        # nothing may have been destroyed, or the new daemon may have ended before its first start
+        replace(start, text=f"[ ! -e {folder} ] || {{ {start.text}; }}"),
     )
     return commands, {"volumes": volumes, "host": host, "service": service_id}
 

@@ -2,11 +2,11 @@
 
 Standard library only (Python 3.6 and newer). CEPH is the command line of `ceph`; PLAN is a JSON object with `osd`,
 `host` (of the orchestrator), `bucket` (of the host in CRUSH), `devices` and `service` (of the new OSD), and `weight`,
-`location` and `device_class` (in CRUSH). Each verb may run any number of times, also after it was broken off.
+`location` and `device_class` (in CRUSH). Each verb may run any number of times, also after it was broken off, and does
+nothing to an OSD that was not destroyed.
 
     remove CEPH PLAN    remove the daemon of the destroyed OSD from its host
-    create CEPH PLAN    create the OSD on its devices, which are clear, under its number; start an OSD that is down, and
-                        was not destroyed
+    create CEPH PLAN    create the OSD on its devices, which are clear, under its number
 """
 
 import json
@@ -161,8 +161,6 @@ def add(ceph, plan, service):
 def create(ceph, plan):
     osd, service = plan["osd"], plan["service"]
     if not must_be_created(ceph, plan):
-        if not {"up", "new"} & set(osd_state(ceph, osd) or ()) and has_daemon(ceph, plan):
-            run_ceph(ceph, "orch", "daemon", "start", "osd.%d" % osd)
         return
     if not await_no_daemon(ceph, plan):
         raise ReplacementError("osd.%d: the orchestrator has not removed the daemon of the destroyed OSD yet" % osd)

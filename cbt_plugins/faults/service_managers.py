@@ -291,6 +291,18 @@ def start(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     return tuple(MANAGERS[manager].start(scene, group) for manager, group in _by_manager(services))
 
 
+def refresh(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the command that lets cephadm's orchestrator look again at the services of one node; () without cephadm.
+
+    It looks at a host once in 10 minutes. Until then it would count these daemons as stopped: in the cluster's health,
+    and before it lets another host into maintenance. The command may fail, and takes at most 20 s.
+    """
+    of_cephadm = [service.name for service in services if service.manager == "cephadm"]
+    hosts = {scene.facts.daemons(name.type).get(name, "") for name in of_cephadm} - {""}
+    looks = [f"timeout 20 {scene.ceph.command} orch ps {shlex.quote(host)} --refresh" for host in sorted(hosts)]
+    return tuple(Command(scene.head, f"{look} >/dev/null 2>&1 || :", scene.limits.slow) for look in looks)
+
+
 def restart(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     """Return the commands that restart services of one node, even if their processes have changed."""
     return tuple(MANAGERS[manager].restart(scene, group) for manager, group in _by_manager(services))

@@ -174,7 +174,7 @@ class Step:
 def lots(items: Sequence[T], step_of: Callable[[T], Step]) -> List[List[T]]:
     """Return the items in their order, in lots: those of a lot are `side_by_side`, and share no node for commands.
 
-    On one node, such as the head for orders to an orchestrator, the commands of a run follow one another.
+    On one node, such as the leading machine for orders to Rook, the commands of a run follow one another.
     """
     in_lots: List[List[T]] = []
     taken: Set[str] = set()  # by a lot that another step may join

@@ -226,10 +226,11 @@ def test_a_quoted_command_is_for_the_present_head(
 
     def commands(ceph: Ceph) -> List[Command]:
         create = agent("create", ceph.command, "{}", program="replacement_agent")
-        texts = [create, f"{ceph.command} osd in 1", f"sh -c {shlex.quote(ceph.command + ' osd in 1')}"]
+        ordered = f"( d=/run/cbt-plugins; ceph={shlex.quote(ceph.command)}; order start osd.1 )"  # before 0.2.0
+        texts = [ordered, create, f"{ceph.command} osd in 1", f"sh -c {shlex.quote(ceph.command + ' osd in 1')}"]
         return [Command(ceph.head, text) for text in texts]
 
-    recorded, present = commands(was)[: 3 if "ceph" in before else 2], commands(now)
+    recorded, present = commands(was)[: 4 if "ceph" in before else 3], commands(now)
     assert [runner.for_present_head(command) for command in recorded] == present[: len(recorded)]
     elsewhere = Command("node1", recorded[0].text)
     assert runner.for_present_head(elsewhere) == elsewhere

@@ -78,8 +78,11 @@ def test_the_osd_is_destroyed_at_once_and_made_by_the_orchestrator() -> None:
     stop, destroy = planned.inject
     assert (stop.text, stop.node) == (f"systemctl stop {UNIT}", "node4")
     assert destroy.text == "ceph osd destroy 3 --yes-i-really-mean-it"
-    remove, clear, create, mark_in = planned.undo
+    remove, clear, create, start, mark_in = planned.undo
     assert {command.node for command in (remove, create, mark_in)} == {"node0"}
+    # also where nothing was destroyed, whatever the map says, and where the daemon that was created does not run
+    assert (start.node, start.root) == ("node4", True) and f"systemctl start {UNIT}" in start.text
+    assert start.text.startswith(f"[ ! -e {FOLDER} ] || ")
     assert (clear.node, clear.root) == ("node4", True)
     assert f"folder={FOLDER}; osd_fsid={UUID}; volumes='vg/osd-block-3 fast/db-3'" in clear.text
     assert mark_in.text == "ceph osd in 3"
@@ -278,23 +281,14 @@ def test_an_osd_of_no_service_comes_back(orchestrator: Orchestrator) -> None:
     assert orchestrator.orders == [ORDER] and orchestrator.refreshes == 0
 
 
-@pytest.mark.parametrize(
-    ("state", "daemon", "orders"),
-    [
-        (["exists", "up"], True, []),
-        (["exists", "up"], False, []),
-        (["exists"], True, ["orch daemon start osd.3"]),
-        (["exists"], False, []),
-    ],
-)
-def test_an_osd_that_was_not_destroyed_is_only_started(
-    state: List[str], daemon: bool, orders: List[str], orchestrator: Orchestrator
-) -> None:
-    """The run was killed when it had stopped the daemon."""
-    orchestrator.state, orchestrator.daemon = state, daemon
-    for verb in ("remove", "create"):
-        run(verb)
-    assert orchestrator.orders == orders
+@pytest.mark.parametrize("state", [["exists"], ["exists", "up"]])
+def test_an_osd_that_was_not_destroyed_is_left_alone(state: List[str], orchestrator: Orchestrator) -> None:
+    orchestrator.state = state
+    for daemon in (True, False):
+        orchestrator.daemon = daemon
+        for verb in ("remove", "create"):
+            run(verb)
+    assert orchestrator.orders == []
 
 
 def test_a_daemon_that_still_shows_is_waited_for(orchestrator: Orchestrator) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import replace
 from typing import Any, List, Sequence, Tuple
 
 from cbt_plugins.faults import daemon_effects, service_managers
@@ -50,8 +49,6 @@ class Maintenance(Kind):
         _refuse(scene, host, daemons)
         services_of_node = service_managers.find_services(scene, daemons, on_node=True)[node]
         target = _target(node, services_of_node)
-        # the orchestrator does not check a host in maintenance
-        units = [replace(service, manager="systemd") for service in services_of_node]
         osds, limits, ceph = scene.on_node(node), scene.limits, scene.ceph.command
         status: Tuple[Any, ...] = ({"hostname": host}, "status")
         bucket = _crush_bucket(host)
@@ -73,13 +70,13 @@ class Maintenance(Kind):
             checks=(
                 scene.says("orch host ls", [(status, "")], limits.quick),
                 scene.says("osd dump", [(flags, None)], limits.quick),
-                *daemon_effects.checks_back(scene, units),
+                *daemon_effects.checks_back(scene, services_of_node),
             ),
             took=(
                 scene.says("orch host ls", [(status, _STATUS)], limits.quick),
-                *daemon_effects.checks_down(scene, units),
+                *daemon_effects.checks_down(scene, services_of_node),
             ),
-            former={**scene.former(osds), "host": host, "units": [service.unit for service in units]},
+            former={**scene.former(osds), "host": host, "units": [service.unit for service in services_of_node]},
             daemons=tuple(map(str, daemons)),
         )
 

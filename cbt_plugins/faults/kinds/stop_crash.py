@@ -52,7 +52,12 @@ class Stop(Kind):
             what=f"{self.verb} {names(daemons)} on {node}",
             node=node,
             inject=(*watch.begin, *self.end(scene, node_services)),
-            undo=(*service_managers.start(scene, node_services), *scene.mark_in(osds), *watch.end),
+            undo=(
+                *service_managers.start(scene, node_services),
+                *scene.mark_in(osds),
+                *watch.end,
+                *service_managers.refresh(scene, node_services),
+            ),
             checks=daemon_effects.checks_back(scene, node_services),
             took=(*daemon_effects.checks_down(scene, node_services), *watch.seen),
             ended_early=daemon_effects.serves_again(scene, node_services),
