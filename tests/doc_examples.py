@@ -33,6 +33,14 @@ def files_in(page: str) -> Dict[str, str]:
     return {title: text for title, text in texts.items() if "\nbenchmarks:\n" in text}
 
 
+def changed(text: str, changes: Dict[str, str]) -> str:
+    """Return the text of a file with the words of a test in the place of those of the page, which must be there."""
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
 def make_files(folder: Path) -> None:
     """Make what the steps of docs/TOUR.md use, in a folder, as the page says."""
     for name in ("benchmark_configs", "tests"):

@@ -283,10 +283,15 @@ def shape(base: Path) -> Topology:
 
 
 class ContainerLab(Lab):
-    """A lab whose OSDs the nodes' systemd starts at boot."""
+    """A lab whose daemons the nodes' systemd starts at boot."""
 
     def start_osds(self, name: str) -> None:
         """Do nothing."""
+
+    def boot(self, name: str) -> None:
+        """Start a node that is off; nothing else."""
+        with self.alone():
+            self.spaces.start_nodes([self.record.topology.node(name)])
 
 
 class Bootstrap:

@@ -16,6 +16,8 @@ from test_fault_kinds import QDISC, READ, TABLE
 NODE = "node3"
 #: an OSD of that node
 OSD = 4
+#: where NODE, whose systemd has version 2 of control groups, sees the machine's blkio of version 1
+BLKIO = "/run/blkio"
 PRESSURE = "pgrep -f '[h]eld = bytearray'"
 
 
@@ -77,6 +79,16 @@ def osd_read_errors(containers: Faulty) -> ContainerFault:
     option = f"tell osd.{osd} config get {READ}"
     statement = inject("read_errors", f"osd.{osd}", share=0.2)
     return ContainerFault(statement, lambda: float(containers.ceph(option)[READ]) > 0)
+
+
+def osd_slow_disk(containers: Faulty, osd: int) -> ContainerFault:
+    """Return the fault on an OSD of NODE that has a disk; blkio of control groups is in BLKIO."""
+    group = f"ls -d {BLKIO}/cbt-plugins-*"
+
+    def in_force() -> bool:
+        return containers.lab.exec(NODE, ["sh", "-c", group]).returncode == 0
+
+    return ContainerFault(inject("slow_disk", f"osd.{osd}", iops=20), in_force)
 
 
 def on_node(kind: str, shows: str, down: bool = False, **options: Any) -> Callable[[Faulty], ContainerFault]:

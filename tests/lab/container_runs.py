@@ -14,6 +14,7 @@ from cluster_state import clean, facts, moving
 from container_faults import ContainerFault, as_it_is, gateway_on
 from container_lab import S3, ContainerCycle, Containers
 from cycles import Cycle
+from doc_examples import changed, files_in
 from test_daemon_faults import STATES, answering, held, inject, killed, state
 from test_init_on_lab import OF_RGW, STATE, tool
 from test_init_on_lab import state as state_of
@@ -36,6 +37,20 @@ OF_CEPH = re.compile(r"\b(BlueStore|PrimaryLogPG|OSD|PG|rocksdb|AsyncConnection|
 #: as `cluster_state` and the studies have it: an OSD is out after eight seconds
 SETTINGS = {"scrub": False, "config": {"mon": {"mon_osd_down_out_interval": 8}}, "recovery": "aggressive"}
 
+#: the file of docs/SITES.md with the names of the lab, and shorter
+OF_THE_LAB = {
+    "mon1\n": f"{FIRST}\n",
+    "[mon1, mon2, mon3]": "[node1, node2, node3]",
+    "[host1, host2, host3]": "[node1, node2, node3]",
+    "[host1, host2]": "[node2, node3]",
+    "'http://host1:80', 'http://host2:80'": ", ".join(S3["urls"]),
+    "[client1, client2]": "[client1]",
+    "duration: 10m": "duration: 10s",
+    "duration: 30m": "duration: 70s",
+    "at: 5m": "at: 10s",
+    "at: 20m": "at: 50s",
+}
+
 
 def with_a_stop(osd: int, before: int, down: int, after: int) -> Dict[str, Any]:
     """Return a section: a fill, and load during which an OSD is down for some of its seconds."""
@@ -57,12 +72,12 @@ def shells(containers: Containers) -> List[str]:
 
 
 def run_with_an_osd_stopped(containers: Containers, folder: Path) -> None:
-    """Run a cycle with all monitors, during which the orchestrator stops an OSD and starts it again."""
+    """Run a cycle with all monitors, during which an OSD is stopped and started again."""
     lab = containers.lab
     wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
     before = facts(lab)
     assert containers.sh(FIRST, "command -v ceph radosgw-admin") == ""
-    cycle = ContainerCycle(lab, folder, MONITORS, warp=with_a_stop(5, before=10, down=40, after=20))
+    cycle = ContainerCycle(lab, folder, MONITORS, warp=with_a_stop(5, before=40, down=50, after=20))
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
@@ -76,7 +91,7 @@ def run_with_an_osd_stopped(containers: Containers, folder: Path) -> None:
     # the agent of the sampler runs in the container, where librados is: as often as on a node with packages
     assert samples.via == "librados" and not samples.fallbacks
     window = phases["load"]["window"]
-    assert len(samples.between(window["start"], window["end"])) >= 140
+    assert len(samples.between(window["start"], window["end"])) >= 220
     managers = [e["step"]["former"]["service_manager"] for e in opened(cycle) if "units" in e["step"]["former"]]
     assert managers == ["cephadm"]
     assert containers.states("node3") == ["active", "active"]
@@ -193,6 +208,21 @@ def run_the_file_of_init(containers: Containers, folder: Path) -> None:
     assert (cycle.folder / "report.html").exists()
     users = json.loads(lab.exec("node0", ["radosgw-admin", "metadata", "list", "user"]).stdout)
     assert "cbt" in users and "cbt-plugins" not in users
+
+
+def run_the_file_of_sites(containers: Containers, folder: Path) -> None:
+    """Run the file that docs/SITES.md has for cephadm, as it is printed there, to its report."""
+    containers.clean()
+    before, cycle = state(containers), ContainerCycle(containers.lab, folder)
+    cycle.file.write_text(changed(files_in("SITES.md")["cephadm"], OF_THE_LAB))
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    containers.clean()
+    assert state(containers) == before
+    phases = cycle.phases()
+    assert list(phases) == ["fill", "hybrid"]
+    assert all(count["ok"] for phase in phases.values() for count in phase["accounting"])
+    assert "osd.5" in (cycle.folder / "report.html").read_text()
 
 
 def held_killed_and_undone(containers: Containers, held_fault: ContainerFault) -> None:

@@ -114,3 +114,30 @@ class Faulty:
 
 def fault(label: str, kind: str, target: str, *accept: str, **options: Any) -> str:
     return f"Fault({label!r}, {kind!r}, ({target!r},), options={options!r}, accept={(*BUSY, *accept)!r})"
+
+
+class PowerController:
+    """What a BMC is to a node: commands that ask for power off, power on or a reboot through a file."""
+
+    def __init__(self, faulty: Faulty) -> None:
+        self._lab, folder = faulty.lab.lab, faulty.folder()
+        self._request = folder / "request"
+        there = f"[ -e {self._request} ]"
+        script = f'echo "$1" > {folder}/new && mv {folder}/new {self._request}; while {there}; do sleep 0.1; done'
+        self._program = f"sh -c '{script}' sh"
+        self.carried_out: List[str] = []
+
+    def command(self, verb: str, node: str) -> str:
+        """Return the command that asks for "off", "on" or "reboot", and waits."""
+        return f"{self._program} {verb}:{node}"
+
+    def carry_out(self) -> None:
+        """Do what a command is waiting for, if one is."""
+        if self._request.exists():
+            verb, _, node = self._request.read_text().strip().partition(":")
+            if verb in ("off", "reboot"):
+                self._lab.crash(node)
+            if verb in ("on", "reboot"):
+                self._lab.boot(node)
+            self.carried_out.append(verb)
+            self._request.unlink()

@@ -18,12 +18,13 @@ from container_runs import (
     held_killed_and_undone,
     hold_and_undo_each_kind,
     run_the_file_of_init,
+    run_the_file_of_sites,
     run_with_an_osd_stopped,
 )
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-#: faults by the orchestrator, the units, or commands of the release; the rest of them act on nodes and OSD maps
+#: faults by units, or commands of the release; the rest of them act on nodes and OSD maps
 OF_RELEASE = ("crash of an RGW", "crash of an OSD", "failover of the leading mon", "failover of the active mgr")
 
 
@@ -39,12 +40,16 @@ def test_the_cluster_began_with_this_release(containers: Containers) -> None:
     assert (born, list(containers.ceph("versions")["overall"].values())) == (NEW.release, [13])
 
 
-def test_a_cycle_with_an_osd_stopped_by_the_orchestrator(containers: Containers, tmp_path: Path) -> None:
+def test_a_cycle_with_an_osd_stopped(containers: Containers, tmp_path: Path) -> None:
     run_with_an_osd_stopped(containers, tmp_path)
 
 
 def test_init_writes_a_file_that_runs(containers: Containers, tmp_path: Path) -> None:
     run_the_file_of_init(containers, tmp_path)
+
+
+def test_the_file_of_the_page_runs_to_its_report(containers: Containers, tmp_path: Path) -> None:
+    run_the_file_of_sites(containers, tmp_path)
 
 
 def test_each_kind_has_its_effect_and_is_undone_after_a_kill(containers: Containers) -> None:

@@ -9,7 +9,7 @@ from typing import Iterator
 
 import pytest
 from cycles import free
-from faulty import Faulty, fault
+from faulty import Faulty, PowerController, fault
 from running_lab import RunningLab, need_machine
 from waiting import end_of, wait_for
 
@@ -257,37 +257,28 @@ def test_a_replaced_osd_has_its_number_and_nothing_else(faulty: Faulty) -> None:
 
 @pytest.mark.long  # test_systemd reboots a node
 def test_power_and_reboot_by_commands(faulty: Faulty) -> None:
-    """The lab's crash and boot, asked for through a file: what a BMC and its own reboot are to a real node."""
-    wanted = faulty.folder()
-    script = f'echo "$1" > {wanted}/new && mv {wanted}/new {wanted}/ask; while [ -e {wanted}/ask ]; do sleep 0.1; done'
-    call = f"sh -c '{script}' sh"
-    power = fault("p", "power", "node4", off=f"{call} crash:{{node}}", on=f"{call} boot:{{node}}")
-    reboot = fault("r", "reboot", "node4", command=f"{call} reboot:node4")
+    """Through commands that ask the lab, as those of a site ask a BMC."""
+    controller = PowerController(faulty)
+    off, on, again = (controller.command(verb, "node4") for verb in ("off", "on", "reboot"))
+    power, reboot = fault("p", "power", "node4", off=off, on=on), fault("r", "reboot", "node4", command=again)
     statements = (
         f"injector.acquire(); injector.inject({power}); say(left=injector.undo(['p']))\n"
         f"p = injector.inject({reboot}); say(boot=p.steps[0].former['boot'])\n"
         "say(left=injector.undo_all()); injector.release(); injector.close()"
     )
-    boots = []
     running = faulty.start(faulty.folder(), statements)
     try:
-        ask = wanted / "ask"
 
         def over() -> bool:
-            if ask.exists():
-                verb, _, node = ask.read_text().strip().partition(":")
-                for tool in ("crash", "boot") if verb == "reboot" else (verb,):
-                    assert faulty.lab.tool(tool, node).returncode == 0
-                boots.append(verb)
-                ask.unlink()
+            controller.carry_out()
             return running.poll() is not None
 
-        wait_for(over, "the end of power and reboot", 240.0, lambda: len(boots))
+        wait_for(over, "the end of power and reboot", 240.0, lambda: len(controller.carried_out))
     finally:
         if running.poll() is None:
             running.kill()
         said = running.communicate()[0]
     assert running.returncode == 0 and said.count('{"left": []}') == 2, said
-    assert boots[:3] == ["crash", "boot", "reboot"]
+    assert controller.carried_out[:3] == ["off", "on", "reboot"]
     assert faulty.osd(3)["up"] == 1
     faulty.clean()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Dict, Iterator
+from typing import Iterator
 
 import pytest
 from cluster_state import clean, facts, moving
 from cycles import S3
-from doc_examples import files_in
+from doc_examples import changed, files_in
 from rook_lab import RookLab
 from running_lab import RunningLab
 from test_rook_on_lab import PodCycle, as_before
@@ -40,13 +40,6 @@ def rook(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield made
     finally:
         made.close()
-
-
-def changed(text: str, changes: Dict[str, str]) -> str:
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
 
 
 def test_the_file_of_rook_runs_to_its_report(rook: RookLab, tmp_path: Path) -> None:
