@@ -138,14 +138,14 @@ def as_it_is(containers: Faulty) -> Dict[str, Any]:
 
 
 @contextmanager
-def reading(containers: Faulty) -> Iterator[None]:
-    """Read a pool `reads` all the time."""
+def reading(containers: Faulty, load: str = "rand -t 1") -> Iterator[None]:
+    """Read a pool `reads` all the time, or put another `load` of rados bench on it."""
     pool = "ceph osd pool create reads 16 16 && ceph osd pool application enable reads rados"
     pool += " && rados -p reads bench 3 write -b 16384 -t 4 --no-cleanup"
     made = containers.lab.exec("node0", ["sh", "-c", pool])
     assert made.returncode == 0, made.stderr
     stop = containers.folder() / "stop"
-    loop = f"while [ ! -e {stop} ]; do timeout 60 rados -p reads bench 5 rand -t 1; done"
+    loop = f"while [ ! -e {stop} ]; do timeout 60 rados -p reads bench 5 {load}; done"
     program = containers.lab.lab.enter("node0", ["sh", "-c", loop])
     environment = {**os.environ, **containers.lab.lab.environment()}
     with subprocess.Popen(program, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):

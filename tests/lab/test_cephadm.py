@@ -156,8 +156,8 @@ def test_a_fault_is_undone_after_a_kill(containers: Containers, name: str) -> No
     if name in BY_NFT and not shutil.which("nft"):
         pytest.skip("needs nft (Debian: nftables)")
     containers.clean()
-    # a limit has an effect only on packets that come faster
-    with reading(containers) if name == "rate" else nullcontext():
+    # the limit is for packets between OSDs, and has an effect only on packets that come faster
+    with reading(containers, "write -b 65536 -t 4 --no-cleanup") if name == "rate" else nullcontext():
         held_killed_and_undone(containers, FAULTS[name](containers))
 
 
