@@ -1,6 +1,6 @@
 """Runs and faults on a real cephadm cluster: bootstrap, containers, orchestrator; no Ceph installed on its nodes.
 
-An hour on two busy cores, and 3 GB of cache for the image:
+An hour and a half on two busy cores, and 3 GB of cache for the image:
 
     CBT_PLUGINS_LONG=1 python -m pytest tests/lab/test_cephadm.py
 """

@@ -114,7 +114,7 @@ def session(ask: Ask) -> Dict[str, str]:
 
 @pytest.fixture
 def assume(of_release: RunningLab, ask: Ask) -> Iterator[Callable[[int], Dict[str, str]]]:
-    """Return the same of a session of a role that lasts so many seconds."""
+    """Return a function that returns the keys of a session of ROLE; its argument: seconds that the session lasts."""
     trust = policy("sts:AssumeRole", Principal={"AWS": [f"arn:aws:iam:::user/{USER}"]})
     ask("CreateRoleResponse", Action="CreateRole", RoleName=ROLE, Path="/", AssumeRolePolicyDocument=trust)
     named = {"RoleName": ROLE, "PolicyName": "all"}
@@ -122,7 +122,7 @@ def assume(of_release: RunningLab, ask: Ask) -> Iterator[Callable[[int], Dict[st
     ask("PutRolePolicyResponse", Action="PutRolePolicy", **named, PolicyDocument=document)
     words = {"Action": "AssumeRole", "RoleArn": f"arn:aws:iam:::role/{ROLE}", "RoleSessionName": "run"}
     yield lambda seconds: ask("AssumeRoleResponse", **words, DurationSeconds=str(seconds))
-    with contextlib.suppress(AssertionError):  # the answer has another name before 18.2; a role with policies stays
+    with contextlib.suppress(AssertionError):  # 16.2 gives the answer another name; a role with policies stays
         ask("DeleteRolePolicyResponse", Action="DeleteRolePolicy", **named)
     ask("DeleteRoleResponse", Action="DeleteRole", RoleName=ROLE)
     of_release.exec("node0", ["rm", "-rf", "/root/.aws"])
