@@ -46,8 +46,8 @@ _NOBODY = "127.0.0.1:0"
 _MOST_JOBS = 5
 #: a number: prints so many ports of loopback that nobody has
 _PORTS = (
-    "import socket, sys; found = [socket.create_server(('127.0.0.1', 0)) for _ in range(int(sys.argv[1]))]; "
-    "print(*(one.getsockname()[1] for one in found))"
+    "import socket, sys; found = [socket.socket() for _ in range(int(sys.argv[1]))]; "
+    "[one.bind(('127.0.0.1', 0)) for one in found]; print(*(one.getsockname()[1] for one in found))"
 )
 
 

@@ -39,7 +39,8 @@ class ScratchFolder:
         The iteration's folder goes with its last run, and a tmp_dir of the process (CBT's default) with that.
         `with_load`: rows go, too, after their agents have ended.
         """
-        iteration, tmp_dir = PurePosixPath(self.path).parents[:2]
+        iteration = PurePosixPath(self.path).parent
+        tmp_dir = iteration.parent
         own = [self.path, str(iteration), *([str(tmp_dir)] if tmp_dir.name == f"cbt.{self.pid}" else [])]
         end = f'for session in {LOAD}/*/; do (cd "$session" && {{ {END_AGENT}; }}) & done; wait; ' if with_load else ""
         command = (

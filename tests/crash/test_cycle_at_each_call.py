@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 import standin
 import yaml
+from interpreters import venv_with
 from standin_cluster import HERE, Accident, StandIn, part_of
 
 from cbt_plugins.checksums import check_sums
@@ -53,7 +54,9 @@ def url() -> Iterator[str]:
 
 
 class CycleOnStandIn(StandIn):
-    """The cycle, with its file, its programs and its archive."""
+    """The cycle, with its file, its programs and its archive; `python` leads it."""
+
+    python = sys.executable
 
     def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder)
@@ -104,7 +107,7 @@ class CycleOnStandIn(StandIn):
     def play(self, what: str = "run", at: Accident = None) -> int:
         """The run, or "undo"; its exit status."""
         words = ["undo", str(self.archive)] if what == "undo" else ["-a", str(self.archive), str(self.file)]
-        line = [sys.executable, str(HERE / "short_cycle.py"), *words]
+        line = [self.python, str(HERE / "short_cycle.py"), *words]
         done = self.run(line, at, {"XDG_CACHE_HOME": str(self.folder / "cache")})
         self.said = done.stderr[-1500:]
         return done.returncode
@@ -159,6 +162,14 @@ def at_the_end(world: CycleOnStandIn) -> List[str]:
     """What is wrong after the run has been begun again, and has ended."""
     left = [f"left on a node: {path}" for path in (world.folder / "tmp").rglob("*") if path.is_file()]
     return world.settle() + left + world.changes() + world.not_whole()
+
+
+@pytest.mark.long
+def test_a_cycle_on_the_oldest_python(tmp_path: Path, url: str) -> None:
+    world = CycleOnStandIn(tmp_path / "w", url)
+    world.python = str(venv_with("3.9", tmp_path / "venv", ["PyYAML", "pydantic"]))
+    assert world.play() == 0, world.said
+    assert at_the_end(world) == []
 
 
 def test_killed_again_and_again(tmp_path: Path, url: str) -> None:

@@ -7,17 +7,17 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 import pytest
 import yaml
 from cbt_trees import BETWEEN, ERAS, Trees
+from interpreters import make_venv, run
 from waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -81,10 +81,6 @@ def _has_setuptools() -> bool:
     return int(setuptools.__version__.split(".")[0]) >= 71  # older ones need the package wheel too
 
 
-def run(argv: List[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600, **options)
-
-
 @pytest.fixture(scope="session")
 def python(wheels: List[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This interpreter in an environment of its own with the wheels; the rest is borrowed from this one."""
@@ -97,13 +93,6 @@ def python(wheels: List[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return made
 
 
-def make_venv(interpreter: Path, directory: Path) -> Path:
-    done = run([str(interpreter), "-m", "venv", str(directory)])
-    if done.returncode != 0:
-        pytest.skip(f"{interpreter} makes no venv: {(done.stdout + done.stderr).strip()[-300:]}")
-    return directory / "bin" / "python"
-
-
 def install(python: Path, wheels: List[Path]) -> None:
     done = run([str(python), "-m", "pip", "install", "-q", "--no-index", "--no-deps", *map(str, wheels)])
     assert done.returncode == 0, done.stderr
@@ -112,26 +101,6 @@ def install(python: Path, wheels: List[Path]) -> None:
 def site_packages(python: Path) -> Path:
     done = run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
     return Path(done.stdout.strip())
-
-
-@cache
-def other_pythons() -> Dict[str, Path]:
-    """ "3.9" and "newest" -> interpreters on PATH or of pyenv; this one's minor version is not another."""
-    found: Dict[Tuple[int, int], Path] = {}
-    candidates = [shutil.which(f"python3.{minor}") for minor in range(9, 30)]
-    candidates += map(str, (Path.home() / ".pyenv" / "versions").glob("3.*/bin/python"))
-    for candidate in filter(None, candidates):
-        try:
-            done = run([candidate, "-c", "import sys, venv; print(*sys.version_info[:2])"])
-        except OSError:
-            continue
-        if done.returncode == 0:
-            major, minor = map(int, done.stdout.split())
-            found.setdefault((major, minor), Path(candidate))
-    newest = max(found, default=(0, 0))
-    chosen = {"3.9": found.get((3, 9)), "newest": found.get(newest)}
-    own = {"3.9": sys.version_info[:2] == (3, 9), "newest": sys.version_info[:2] >= newest}
-    return {name: path for name, path in chosen.items() if path and not own[name]}
 
 
 @dataclass

@@ -7,8 +7,9 @@ from typing import List
 
 import pytest
 from cbt_trees import Trees
+from interpreters import make_venv, run, venv_with
 
-from .conftest import Cbt, install, make_venv, other_pythons, run, site_packages
+from .conftest import Cbt, install, site_packages
 
 pytestmark = pytest.mark.upstream
 
@@ -17,12 +18,7 @@ pytestmark = pytest.mark.upstream
 def other(
     request: pytest.FixtureRequest, wheels: List[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    if request.param not in other_pythons():
-        pytest.skip(f"Python {request.param}: none beside this one on PATH or in ~/.pyenv/versions")
-    made = make_venv(other_pythons()[request.param], tmp_path_factory.mktemp("other") / "venv")
-    done = run([str(made), "-m", "pip", "install", "-q", "PyYAML", "pydantic", "lxml"])
-    if done.returncode != 0:
-        pytest.skip(f"{other_pythons()[request.param]}: {done.stderr.strip()[-300:]}")
+    made = venv_with(request.param, tmp_path_factory.mktemp("other") / "venv", ["PyYAML", "pydantic", "lxml"])
     install(made, wheels)
     return made
 
