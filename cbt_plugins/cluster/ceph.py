@@ -45,6 +45,9 @@ SNAPSHOT = {
 
 #: exit status of `radosgw-admin user info` for a user that does not exist
 _NO_SUCH_USER = 22
+#: what `radosgw-admin bucket stats` says of a bucket that does not exist: ERR_NO_SUCH_BUCKET, or ENOENT. Others say "No
+#: such file or directory" too: ssh of its key, librados of an admin socket or of a keyring
+_NO_SUCH_BUCKET = re.compile(r"^failure: \((2002|2)\)", re.MULTILINE)
 #: printed before and after the reply of a `ceph` process of its own
 _MARK, _STATUS = "cbt-plugins: next reply", "cbt-plugins: status"
 
@@ -405,8 +408,7 @@ class Ceph:
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         """Return a bucket's statistics, None when there is no such bucket. Raises CephError for no clear reply."""
         result = self._bucket_stats(f"--bucket={shlex.quote(name)}", name, timeout)
-        # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)
-        if result.status and ("(2002)" in result.stderr or "No such file or directory" in result.stderr):
+        if result.status and _NO_SUCH_BUCKET.search(result.stderr):
             return None
         if result.status:
             raise CephError(f"bucket stats of {name}: " + " | ".join(result.stderr.strip().splitlines()[-2:]))

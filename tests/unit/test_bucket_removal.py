@@ -40,6 +40,30 @@ def removed(folder: Path, cluster: Cluster, admin: bool = True) -> List[Optional
     return list(remove_buckets(folder, access))
 
 
+ADMIN_SOCKET = "... AdminSocket: failed to bind '/var/run/ceph/client.admin.asok': (2) No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "there_is_none"),
+    [
+        (210, "failure: (2002) Unknown error 2002: \n", True),  # 16.2.15
+        (210, f"{ADMIN_SOCKET}failure: (2002) Unknown error 2002: \ncommand terminated with exit code 210\n", True),
+        (2, "failure: (2) No such file or directory: \n", True),
+        (255, "Warning: Identity file /root/.ssh/k not accessible: No such file or directory.\n", False),
+        (1, f"{ADMIN_SOCKET}monclient(hunting): authenticate timed out after 300\n", False),
+        (1, "auth: unable to find a keyring on /etc/ceph/ceph.keyring: (2) No such file or directory\n", False),
+    ],
+)
+def test_only_radosgw_admin_itself_says_that_there_is_no_bucket(status: int, error: str, there_is_none: bool) -> None:
+    remote: Any = SimpleNamespace(run=lambda *_, **__: {"node0": Result("", error, status)})
+    ceph = Ceph(remote, {"head": "node0"})
+    if there_is_none:
+        assert ceph.bucket("b") is None
+    else:
+        with pytest.raises(CephError, match="bucket stats of b: "):
+            ceph.bucket("b")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What a run wrote down, lines of an earlier version without `admin_name`, and what an attacker added."""
