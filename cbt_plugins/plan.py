@@ -422,6 +422,11 @@ class Plan:
         return drivers
 
     @property
+    def upgrades(self) -> Tuple[Upgrade, ...]:
+        """The upgrades of the cluster during the run."""
+        return tuple(event.upgrade for phase in self.phases for event in phase.events if event.upgrade)
+
+    @property
     def users(self) -> Tuple[str, ...]:
         """The owners of buckets beside S3.user."""
         return tuple(dict.fromkeys(bucket.user for bucket in self.buckets if bucket.user))

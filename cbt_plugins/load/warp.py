@@ -39,8 +39,7 @@ LEAD = 3.0
 GRACE = 10.0
 #: "ceph version 20.2.4 (7f79...) tentacle (stable)"
 _RELEASE = re.compile(r"ceph version (\d+)\.")
-#: the first release whose RGW wants every header signed; warp does not sign the Content-Type of its PUTs (20.2.4's log:
-#: "Signature rejected: 'content-type' supplied but not in CanonicalHeaders")
+#: the first release whose RGW wants every header signed; warp does not sign the Content-Type of its PUTs
 _STRICT = 20
 #: objects that `warp mixed` uploads first by itself, and at most for each second that it then runs
 _MIXED_FIRST, _MIXED_PER_SECOND = 2500, 20
@@ -259,9 +258,10 @@ class WarpJobs(Generator):
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:
-        """Return "unsigned" for RGWs of Ceph 20 and newer, which refuse the signature of a signed payload."""
+        """Return "unsigned" for RGWs of Ceph 20 and newer, now or after an upgrade: they refuse signed payloads."""
         rgws = versions.get("rgw") or versions.get("overall") or {}
         releases = [int(match.group(1)) for match in map(_RELEASE.match, rgws) if match]
+        releases += [int(upgrade.to.partition(".")[0]) for upgrade in plan.upgrades]
         return "unsigned" if max(releases, default=0) >= _STRICT else plan.s3.payload
 
     @classmethod

@@ -269,8 +269,7 @@ def _earlier_manifest(path: Path) -> Dict[str, Any]:
 
 def _versioned(plan: Plan) -> Set[str]:
     """Return the names of programs that have a version in a manifest; Ceph not where the plan upgrades it."""
-    upgrades = any(event.upgrade for phase in plan.phases for event in phase.events)
-    return {*(() if upgrades else ("ceph",)), "cbt", "cbt_plugins", *programs_of(plan)}
+    return {*(() if plan.upgrades else ("ceph",)), "cbt", "cbt_plugins", *programs_of(plan)}
 
 
 def _replaced(plan: Plan, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Dict[str, str]:

@@ -12,7 +12,7 @@ from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart
 from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
 from cbt_plugins.load.worker_groups import by_share
-from cbt_plugins.plan import S3, Bucket, Driver, Goal, Phase, Plan, WarpOp
+from cbt_plugins.plan import S3, Bucket, Driver, Event, Goal, Phase, Plan, Upgrade, WarpOp
 
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
 HYBRID = Phase(name="measure", kind="hybrid", role="measure", duration=60.0, mix=MIX)
@@ -150,3 +150,11 @@ def test_releases_that_refuse_its_signatures_get_unsigned_payloads(release: str,
         assert CbtLoadJobs.payload(plan(FILL), versions) == "signed"
     assert WarpJobs.payload(plan(FILL, payload="unsigned"), {}) == "unsigned"
     assert ("--disable-sha256-payload" in all_jobs(plan(FILL, payload=payload))[0].argv) == (payload == "unsigned")
+
+
+@pytest.mark.parametrize(("to", "payload"), [("18.2", "signed"), ("20", "unsigned"), ("20.2.4", "unsigned")])
+def test_the_payload_is_that_of_the_release_after_an_upgrade(to: str, payload: str) -> None:
+    """It stays the same in the whole run, also in an invocation after the upgrade."""
+    upgraded = replace(HYBRID, events=(Event(5.0, upgrade=Upgrade("u", to, command="true")),))
+    versions = {"overall": {"ceph version 16.2.15 (a) pacific (stable)": 3}}
+    assert WarpJobs.payload(plan(upgraded), versions) == payload
