@@ -246,7 +246,7 @@ class Injector:
             self.journal.say("accepted", label=fault.label, findings=findings)
         osds = () if prepared.kind.serves_on else prepared.taken.osds
         facts: Dict[str, Any] = {"targets": list(prepared.targets.named), "osds": list(osds)}
-        facts["returns"] = not prepared.kind.lasts
+        facts["returns"] = not (prepared.kind.lasts and any(step.undo for step in prepared.steps))
         facts["accepted"] = [str(f) for f in prepared.assessment.findings]
         facts["warnings"] = list(prepared.warnings)
         facts["steps"] = [step.what for step in prepared.steps]

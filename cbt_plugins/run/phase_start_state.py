@@ -58,8 +58,8 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str
         for label in event.undo:
             wanted.pop(label, None)
     present = {record.label for record in run.injector.open_changes}
-    # the time of others never came: their phase ended before it
-    injected = {record["label"] for record in run.events.all("fault-injected")}
+    # the time of others never came: their phase ended before it; and what returns by itself is in force no more
+    injected = {record["label"] for record in run.events.all("fault-injected") if not record.get("returns")}
     lost = [fault for label, fault in wanted.items() if label in injected - present]
     if any(event.inject for event in earlier):
         run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation

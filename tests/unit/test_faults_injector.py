@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
 
@@ -58,6 +59,16 @@ def test_the_events_say_whether_a_fault_ends_by_itself(tmp_path: Path, world: Co
     begun = {name: facts["returns"] for name, facts in events if name in ("fault-inject-begin", "fault-injected")}
     assert begun == {"fault-inject-begin": False, "fault-injected": False}
     assert Power.lasts and not Reboot.lasts
+
+
+def test_a_fault_without_an_undo_ends_by_itself(tmp_path: Path, world: Connections) -> None:
+    """As the failover of a mgr: nothing of it is in force when the run is resumed."""
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = ready(tmp_path, world, events=events)
+    prepared = made.ready(STOP[1])
+    steps = tuple(replace(step, undo=()) for step in prepared.steps)
+    made.inject_ready(replace(prepared, steps=steps))
+    assert [facts["returns"] for name, facts in events if name == "fault-injected"] == [True]
 
 
 def test_the_effect_of_a_fault_is_one_event_after_all_its_steps(tmp_path: Path, world: Connections) -> None:

@@ -18,6 +18,7 @@ from run_context import context
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Event, Fault, Phase, Plan, Settings
@@ -263,6 +264,19 @@ def test_the_cluster_settles_before_the_first_of_earlier_faults(tmp_path: Path, 
     warned = run.archive.finished(4, "both")["warnings"]  # type: ignore[index]
     text = "{} was undone when the run was broken off, and injected again"
     assert warned == [{"code": "injected-again", "text": text.format(label)} for label in "ab"]
+
+
+def test_a_fault_whose_targets_return_by_themselves_is_not_injected_again(
+    tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that has booted would be rebooted in a later phase."""
+    monkeypatch.setattr(kind_class("stop"), "lasts", False)
+    run = Run(tmp_path, world, (load("one", Event(0.0, inject=A)), load("two")))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="two")
+    assert run.go() == [True] * 2
+    assert [event["label"] for event in run.events("fault-injected")] == ["a"]
+    assert run.archive.finished(2, "two")["warnings"] == []  # type: ignore[index]
 
 
 @pytest.mark.parametrize("loaded", [True, False])
