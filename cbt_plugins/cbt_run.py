@@ -13,6 +13,10 @@ class RunFailed(Exception):
     """A run that did not give a whole result; its text is for the user. The exit status becomes 1."""
 
 
+class NotTrusted(RunFailed):
+    """A run that is complete, but not to be trusted: no repetition mends it, so the next runs are made."""
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A CBT source tree."""

@@ -15,7 +15,7 @@ from cbt_plugins import cbt_run
 from cbt_plugins.cbt import archive_layout
 from cbt_plugins.cbt.archive_layout import RequestedRun, planned
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger, cause_of
-from cbt_plugins.cbt_run import RunFailed
+from cbt_plugins.cbt_run import NotTrusted, RunFailed
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,8 @@ class Session:
                 state = execute()
             except BaseException as error:
                 self.ledger.set(run, FAILED, cause_of(error))
+                if isinstance(error, NotTrusted):
+                    return
                 raise
             finally:
                 cbt_run.current = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 from cbt_plugins.cbt.archive_layout import RequestedRun, write_once
-from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.cbt_run import CbtRun, NotTrusted, RunFailed
 from cbt_plugins.journal import disk_full
 
 logger = logging.getLogger(__name__)
@@ -75,13 +75,13 @@ def cause_of(error: BaseException) -> str:
 
 
 def _complain_again(marker: Path) -> None:
-    """Raise RunFailed again for a run that is complete and not to be trusted."""
+    """Raise NotTrusted again for a run that is complete and not to be trusted."""
     try:
         degraded = json.loads(marker.read_text()).get("degraded")
     except (ValueError, AttributeError):
         return  # of a benchmark that writes something else there
     if degraded:
-        raise RunFailed(f"complete, but not to be trusted: {', '.join(map(str, degraded))} (see the report)")
+        raise NotTrusted(f"complete, but not to be trusted: {', '.join(map(str, degraded))} (see the report)")
 
 
 def _warn_of_threads(name: str, before: set[threading.Thread]) -> None:

@@ -15,7 +15,7 @@ from cbt_plugins import __version__, exit_status
 from cbt_plugins.cbt import archive_layout, cbt_session, checkout
 from cbt_plugins.cbt.archive_layout import refuse
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute_unless_complete
-from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.cbt_run import CbtRun, NotTrusted, RunFailed
 from cbt_plugins.config import plugins
 from cbt_plugins.config.cluster import DEFAULT_CONF
 from cbt_plugins.config.errors import ConfigError
@@ -164,6 +164,8 @@ class RunLoop:
                     ledger.set(run, execute_unless_complete(self._cbt_run(run), self._load[run.benchmark]))
                 except BaseException as error:
                     ledger.set(run, FAILED, cause_of(error))
+                    if isinstance(error, NotTrusted):
+                        continue
                     if isinstance(error, RunFailed):
                         break
                     raise

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins import checksums, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
-from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.cbt_run import CbtRun, NotTrusted, RunFailed
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.cluster_watch import NoWatch
 from cbt_plugins.cluster.remote import Remote, RemoteError
@@ -152,14 +152,14 @@ class PlanRunner:
         return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]
 
     def _complete(self, journal: Journal, events: Journal, degraded: List[str]) -> None:
-        """Write the end marker and the summary. Raises RunFailed for a result that is not to be trusted."""
+        """Write the end marker and the summary. Raises NotTrusted."""
         events.write("run-done", degraded=degraded)
         run_id = journal.last("run")["run_id"]
         with signals.deferred(signals.ENDING):
             checksums.end_run(self.archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self.archive.folder)
         if degraded:
-            raise RunFailed(
+            raise NotTrusted(
                 f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)"
             )
 

@@ -73,6 +73,17 @@ def test_a_failing_run_gives_status_1_and_is_counted(cbt: Cbt, tree: Path, fault
         assert "Traceback" not in outcome.output
 
 
+def test_runs_are_made_after_one_that_is_not_to_be_trusted(cbt: Cbt, tree: Path) -> None:
+    """Nothing mends it: the same command does not run it again."""
+    config = cbt.config({"example": {"degraded": [True, False]}}, iterations=2)
+    for counts in ("2 of 4 planned runs executed, 2 failed", "0 of 4 planned runs executed, 2 skipped"):
+        outcome = cbt.cbt(tree, config)
+        assert outcome.status == 1, outcome.output
+        assert counts in outcome.output and "not executed" not in outcome.output
+        assert "not to be trusted: age" in outcome.output and "Traceback" not in outcome.output
+        assert outcome.calls() == [1, 1, 1, 1]
+
+
 def test_a_failed_run_is_repeated_and_a_complete_one_is_not(cbt: Cbt, tree: Path) -> None:
     config = cbt.config(SWEEP, iterations=1)
     outcome = cbt.cbt(tree, config)

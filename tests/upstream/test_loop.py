@@ -75,6 +75,17 @@ def test_status_and_count_of_a_failing_run(cbt: Cbt) -> None:
     assert "Traceback" not in outcome.output
 
 
+def test_runs_are_made_after_one_that_is_not_to_be_trusted(cbt: Cbt) -> None:
+    """Nothing mends it: the same command does not run it again."""
+    config = cbt.config({"example": {"degraded": [True, False]}}, iterations=2)
+    for counts in ("2 of 4 planned runs executed, 2 failed", "0 of 4 planned runs executed, 2 skipped"):
+        outcome = cbt.loop(config)
+        assert outcome.status == 1, outcome.output
+        assert counts in outcome.output and "not executed" not in outcome.output
+        assert "not to be trusted: age" in outcome.output and "Traceback" not in outcome.output
+        assert outcome.calls() == [1, 1, 1, 1]
+
+
 def test_faults_of_the_file(cbt: Cbt) -> None:
     outcome = cbt.loop(cbt.config({"warp": {"s3": {"urls": ["http://192.0.2.5"]}, "sise": "4K"}}))
     assert outcome.status == 2

@@ -7,14 +7,18 @@ import logging
 from contextlib import nullcontext
 from pathlib import Path
 
-from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.cbt_run import CbtRun, NotTrusted, RunFailed
 from cbt_plugins.monitor import Monitor
 
 logger = logging.getLogger("cbt_plugins.example")
 
 
 class Example:
-    """Writes what it was given. `fail: true` fails; `fail: key` raises a KeyError, as a faulty one would."""
+    """Writes what it was given.
+
+    `fail: true` fails; `fail: key` raises a KeyError, as a faulty one would; `degraded: true` is complete, but not to
+    be trusted.
+    """
 
     def __init__(self, run: CbtRun) -> None:
         self.run_of_host = run
@@ -43,7 +47,10 @@ class Example:
                 "checkout": run.checkout and run.checkout.describe,
             }
             (run.archive_dir / "summary.json").write_text(json.dumps(described))
-        (run.archive_dir / "complete").write_text("{}")
+        degraded = ["age"] if run.config.get("degraded") else []
+        (run.archive_dir / "complete").write_text(json.dumps({"degraded": degraded}))
+        if degraded:
+            raise NotTrusted("complete, but not to be trusted: age")
 
 
 class Witness(Monitor):
