@@ -210,6 +210,8 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         yield {"code": "partial-attempt", "text": text}
     for text in run.manifest.get("replaced") or ():
         yield {"code": "replaced", "text": f"replaced while the run was interrupted: {text}"}
+    for text in run.manifest.get("moved_clocks") or ():
+        yield {"code": "clock-offset", "text": f"{text}: so the later times of its monitors are off by as much"}
     for phase in run.phases:
         if phase.kind == "fill" and any(warning.get("code") == "repeated" for warning in phase.warnings):
             text = f"{phase.name} was filled again after an interruption: more than planned may be stored from then on"

@@ -19,6 +19,8 @@ from cbt_plugins.run.run_archive import RunArchive
 
 #: where the load's folders are, in the run's folder on the clients
 LOAD = "load"
+#: in the name of a session's folder there that has nothing to fetch: loads against a null server; in no phase's name
+CEILING = "_ceiling."
 
 
 @dataclass(frozen=True)

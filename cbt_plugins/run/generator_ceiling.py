@@ -26,7 +26,7 @@ from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSes
 from cbt_plugins.load.worker_groups import WorkerGroup, by_share, fixed
 from cbt_plugins.plan import Goal, Keys, Payload, Phase, Plan
 from cbt_plugins.programs import NULL_SERVER, cache_dir, own_program
-from cbt_plugins.run.context import LOAD, RunContext
+from cbt_plugins.run.context import CEILING, LOAD, RunContext
 from cbt_plugins.run.preflight import Ready, paths_on_clients
 
 log = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class GeneratorCeilings:
     def _ends(self, trial: CeilingTrial, jobs: Sequence[LoadJob]) -> Dict[str, JobEnd]:
         self._trials += 1
         run, ready = self._run, self._ready
-        name = f"{run.run_id}-ceiling.{len(run.journal.all('invocation'))}.{self._trials}"
+        name = f"{run.run_id}{CEILING}{len(run.journal.all('invocation'))}.{self._trials}"
         orders = LoadOrders(
             tuple(jobs),
             ready.programs,

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import shutil
 import time
 import traceback
 from functools import partial
@@ -33,11 +32,12 @@ from cbt_plugins.run.buckets import Buckets, BucketsByS3
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.leftover_files import fetch_leftovers
+from cbt_plugins.run.phase_outcome import DRIFT
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import UNKNOWN, PreflightError, Ready, check, programs_of
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.run_archive import RunArchive
-from cbt_plugins.run.scratch import ScratchFolder
+from cbt_plugins.run.scratch import ScratchFolder, scratch_folders
 from cbt_plugins.run.wait_phase import after_phases
 
 log = logging.getLogger(__name__)
@@ -129,8 +129,7 @@ class PlanRunner:
 
     def _run(self, run: RunContext, ready: Ready, monitors: contextlib.ExitStack) -> List[str]:
         """Do everything between the two snapshots of the cluster."""
-        if not run.archive.cluster("before").exists():
-            self.snapshot("before")
+        self.snapshot("before")
         buckets = Buckets(run.plan, run.run_id, run.ceph, run.journal)
         if not run.plan.admin:
             buckets = BucketsByS3(run, ready)
@@ -233,7 +232,15 @@ class PlanRunner:
         new = _replaced(run.plan, earlier, manifest)
         replaced = [*earlier.get("replaced", ()), *new.values()]
         # a daemon that is down, and a program that could not be asked, have no version now
-        manifest.update({name: earlier[name] for name in earlier.keys() & _versioned(run.plan) - new.keys()})
+        kept = {*_versioned(run.plan), *(("ceph",) if run.plan.upgrades else ())}
+        manifest.update({name: earlier[name] for name in earlier.keys() & kept - new.keys()})
+        if any(run.archive.folder.glob("phases/*/phase.json")):  # else no sample was corrected by the earlier offsets
+            moved = _moved_clocks(earlier, manifest)
+            manifest["clock_offsets"] = {**_clock_offsets(manifest), **_clock_offsets(earlier)}
+            every = list(dict.fromkeys([*earlier.get("moved_clocks", ()), *moved]))
+            manifest.update({"moved_clocks": every} if every else {})
+            for text in moved:
+                log.warning(text)
         if replaced:
             manifest["replaced"] = replaced
             log.warning("replaced while the run was interrupted: %s", "; ".join(replaced))
@@ -242,14 +249,11 @@ class PlanRunner:
             write_whole(run.archive.folder / "config.yaml", mask_secrets(run.cbt_run.config_file.read_text()))
 
     def snapshot(self, when: str) -> None:
-        """Write what describes the cluster "before" or "after" the run."""
-        if not self.plan.admin:
-            return
+        """Write what describes the cluster "before" or "after" the run, once: a run that is resumed has changed it."""
         draft, folder = self.archive.cluster(f"{when}.tmp"), self.archive.cluster(when)
-        self.ceph.snapshot(draft)
-        if folder.exists():  # of an invocation that was killed while it removed the buckets
-            shutil.rmtree(folder)
-        draft.rename(folder)
+        if self.plan.admin and not folder.exists():
+            self.ceph.snapshot(draft)
+            draft.rename(folder)
 
 
 def _earlier_manifest(path: Path) -> Dict[str, Any]:
@@ -282,6 +286,22 @@ def _replaced(plan: Plan, earlier: Mapping[str, Any], now: Mapping[str, Any]) ->
     return new
 
 
+def _moved_clocks(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """Return for each clock that was set or drifted since the first invocation by how much; its offset is kept."""
+    first, offsets = _clock_offsets(earlier), _clock_offsets(now)
+    texts = []
+    for node in first.keys() & offsets.keys():
+        moved = offsets[node]["seconds"] - first[node]["seconds"]
+        if abs(moved) > DRIFT + first[node]["error"] + offsets[node]["error"]:
+            texts.append(f"the clock of {node} moved by {moved:+.3f} s while the run was interrupted")
+    return sorted(texts)
+
+
+def _clock_offsets(manifest: Mapping[str, Any]) -> Dict[str, Any]:
+    offsets = manifest.get("clock_offsets")
+    return {node: offset for node, offset in offsets.items() if isinstance(offset, dict)} if offsets else {}
+
+
 def _versions_in(value: Any) -> Set[str]:
     """Return a version as text; of `ceph versions` all that daemons have, of a checkout its commit."""
     if isinstance(value, dict):
@@ -298,9 +318,13 @@ def _undo_all(injector: Injector, prepared: bool = False) -> None:
 
 
 def clean_nodes(run: RunContext) -> None:
-    """Clean our scratch folder: rows that could not be collected stay, and the next invocation tries again.
+    """Clean our scratch folder, and those of earlier processes: rows that could not be collected stay, and the next
+    invocation tries again.
 
     An unreachable node must not hide why the run ended.
     """
-    with contextlib.suppress(RemoteError):
-        ScratchFolder(run.cbt_run.run_dir, os.getpid()).clean(run.remote, run.watched)
+    own = ScratchFolder(run.cbt_run.run_dir, os.getpid())
+    earlier = scratch_folders(run.journal.all("invocation"), run.run_id)
+    for folder in (*(folder for folder in earlier if folder.path != own.path), own):
+        with contextlib.suppress(RemoteError):
+            folder.clean(run.remote, run.watched)

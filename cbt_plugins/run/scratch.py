@@ -7,7 +7,7 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own
@@ -16,7 +16,7 @@ from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.load.load_session import END_AGENT, END_LIMIT
 from cbt_plugins.monitors.lifecycle import bring_left
-from cbt_plugins.run.context import LOAD
+from cbt_plugins.run.context import CEILING, LOAD
 from cbt_plugins.run.run_archive import RunArchive
 
 #: seconds for removing files
@@ -45,7 +45,7 @@ class ScratchFolder:
         end = f'for session in {LOAD}/*/; do (cd "$session" && {{ {END_AGENT}; }}) & done; wait; ' if with_load else ""
         command = (
             f"{find_own(self.path)}cd {shlex.quote(self.path)} || exit; {end}"
-            f"rm -rf -- bin probe{f' {LOAD}' if with_load else ''}; "
+            f"rm -rf -- bin probe {LOAD if with_load else f'{LOAD}/*{CEILING}*'}; "
             f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {shlex.join(own)} 2>/dev/null || true"
         )
         remote.run(nodes, command, timeout=_LIMIT + (END_LIMIT if with_load else 0.0))
@@ -60,13 +60,21 @@ class ScratchFolder:
 def abandoned_folders(folder: Path, access: ClusterAccess) -> List[ScratchFolder]:
     """Return the scratch folders that a run may have left: none of a complete run, which has cleaned its nodes.
 
-    Only lines are believed that this user has sealed for the run, and only names that such a run gives. Raises OSError.
+    Raises OSError.
     """
     archive = RunArchive(folder)
     if os.path.lexists(archive.complete):
         return []
-    lines = [line for line in journal_lines(archive.journal) if line["event"] == "invocation"]
-    sealed = [line for line in lines if undo_seal.is_marked(line, access.run_id) and _is_of_run(line, access.run_id)]
+    lines = (line for line in journal_lines(archive.journal) if line["event"] == "invocation")
+    return scratch_folders(lines, access.run_id)
+
+
+def scratch_folders(lines: Iterable[Mapping[str, Any]], run_id: str) -> List[ScratchFolder]:
+    """Return the folders that these lines of `invocation` name.
+
+    Only lines are believed that this user has sealed for the run, and only names that such a run gives.
+    """
+    sealed = [line for line in lines if undo_seal.is_marked(line, run_id) and _is_of_run(line, run_id)]
     pids: Dict[str, int] = {str(line["run_dir"]): int(line["pid"]) for line in sealed}
     return [ScratchFolder(path, pid) for path, pid in pids.items()]
 

@@ -30,8 +30,8 @@ from cbt_plugins.run.preflight import UNKNOWN
 from cbt_plugins.run.run_archive import RunArchive
 
 
-def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill while buckets are removed, which takes long: the snapshot "after" is there, the run is not complete."""
+def test_a_snapshot_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill while buckets are removed: the cluster is no longer as it was after the phases."""
     runner = runner_of(tmp_path)
     taken = []
 
@@ -43,7 +43,7 @@ def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkey
     monkeypatch.setattr(runner.ceph, "snapshot", snapshot)
     runner.snapshot("after")
     runner.snapshot("after")
-    assert [p.name for p in (tmp_path / "cluster" / "after").iterdir()] == ["2.json"]
+    assert [p.name for p in (tmp_path / "cluster" / "after").iterdir()] == ["1.json"]
 
 
 @pytest.mark.parametrize("phases", [[], ["01-fill", "02-age.partial-1"]])
@@ -251,6 +251,43 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     leftover_files.fetch_leftovers(run)
     clean_nodes(run)
     assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]
+
+
+def test_the_folders_of_all_processes_of_a_run_are_cleaned(tmp_path: Path) -> None:
+    """CBT's default tmp_dir has the number of the process in its name."""
+    commands: List[str] = []
+    remote = SimpleNamespace(run=lambda nodes, command, timeout: commands.append(command))
+    folders = [f"/tmp/cbt.{pid}/00000000/warp-r1" for pid in (7, 8)]
+    lines = [{"event": "invocation", "run_dir": folder, "pid": pid} for folder, pid in zip(folders, (7, 8))]
+    foreign = {"event": "invocation", "run_dir": "/tmp/cbt.9/00000000/warp-r1", "pid": 9}  # without our seal
+    sealed = [{**line, **undo_seal.mark(line, "r1")} for line in lines]
+    journal = SimpleNamespace(all=lambda event: [*sealed, foreign])
+    host = SimpleNamespace(cluster={"head": "node0"}, common={}, run_dir=folders[1])
+    plan = SimpleNamespace(admin=True, drivers=[], phases=[])
+    clean_nodes(context(cbt_run=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path)))
+    assert [folder in command for folder, command in zip(folders, commands)] == [True, True] and len(commands) == 2
+    assert "/tmp/cbt.7 " in commands[0] and "load/*_ceiling.*" in commands[0]
+
+
+@pytest.mark.parametrize(("seconds", "moved"), [(-0.8, ["the clock of node0 moved by -1.700 s"]), (0.7, [])])
+def test_a_clock_that_was_set_while_the_run_was_interrupted(tmp_path: Path, seconds: float, moved: List[str]) -> None:
+    """The first offset stays that of the samples, once there are some; the release is that of before the upgrade."""
+    runner = runner_of(tmp_path)
+    upgraded = Phase("p", "hybrid", engine="cbt-load", events=(Event(5.0, upgrade=Upgrade("new", "20.2")),))
+    plan = replace(runner.plan, phases=(upgraded,))
+    journal: Any = SimpleNamespace(all=lambda event: [])
+    parts = {"plan": plan, "journal": journal, "archive": RunArchive(tmp_path)}
+    phase = tmp_path / "phases" / "01-p" / "phase.json"
+    for now, ceph in ((5.0, "18.2.7"), (0.9, "18.2.7"), (seconds, "20.2.4"), (0.9, "20.2.4")):
+        if ceph == "20.2.4":
+            phase.parent.mkdir(parents=True, exist_ok=True)
+            phase.write_text("{}")
+        clocks = {"node0": {"seconds": now, "error": 0.01}}
+        ready: Any = SimpleNamespace(manifest={"ceph": {"overall": {ceph: 3}}, "cbt": None, "clock_offsets": clocks})
+        runner.describe(context(cbt_run=SimpleNamespace(config_file=None), **parts), ready)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["clock_offsets"]["node0"]["seconds"] == 0.9 and manifest["ceph"] == {"overall": {"18.2.7": 3}}
+    assert [text.partition(" while")[0] for text in manifest.get("moved_clocks", ())] == moved
 
 
 def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(

@@ -489,8 +489,10 @@ def test_what_was_replaced_or_filled_twice_is_said_of_the_whole_run(tmp_path: Pa
         kind = "hybrid" if name == "measure" else "fill"
         made.phase(directory, index, name, jobs, kind=kind, warnings=twice if name != "fill" else [])
     manifest = json.loads((directory / "manifest.json").read_text())
-    (directory / "manifest.json").write_text(json.dumps({**manifest, "replaced": ["ceph: 18.2.4 -> 18.2.7"]}))
-    warnings = [warning for warning in summarize(directory)["warnings"] if warning["code"] in ("refilled", "replaced")]
-    assert [(warning["code"], warning.get("phase")) for warning in warnings] == [("replaced", None), ("refilled", None)]
-    assert "18.2.4 -> 18.2.7" in warnings[0]["text"] and "more was filled again" in warnings[1]["text"]
-    assert all(KINDS[warning["code"]].forbids_verdict for warning in warnings)
+    more = {"replaced": ["ceph: 18.2.4 -> 18.2.7"], "moved_clocks": ["the clock of node0 moved by +1.200 s"]}
+    (directory / "manifest.json").write_text(json.dumps({**manifest, **more}))
+    codes = ["replaced", "clock-offset", "refilled"]
+    warnings = [warning for warning in summarize(directory)["warnings"] if warning["code"] in codes]
+    assert [(warning["code"], warning.get("phase")) for warning in warnings] == [(code, None) for code in codes]
+    assert "18.2.4 -> 18.2.7" in warnings[0]["text"] and "more was filled again" in warnings[2]["text"]
+    assert [KINDS[warning["code"]].forbids_verdict for warning in warnings] == [True, False, True]
