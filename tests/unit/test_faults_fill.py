@@ -70,3 +70,23 @@ def test_an_empty_osd_and_a_full_one_are_no_targets() -> None:
         make("fill", {}).steps(scene_of([0.001, *USED[1:]]), targets(0))
     with pytest.raises(FaultError, match=r"a ratio of the cluster is already .* or lower"):
         make("fill", {}).steps(scene_of([99, *USED[1:]]), targets(0))
+
+
+@pytest.mark.parametrize("state", ["nearfull", "backfillfull", "full"])
+def test_a_second_fill_is_refused(state: str) -> None:
+    """It would take the lowered ratios for those of the cluster, and its undo would leave them."""
+    scene = scene_of(USED)
+    scene.facts.answers["osd dump"]["osds"][3]["state"].append(state)
+    for level in ("nearfull", "backfillfull", "full"):
+        with pytest.raises(FaultError, match=r"^osd\.3: full, backfillfull or nearfull already"):
+            make("fill", {"level": level}).steps(scene, targets(0))
+
+
+def test_an_osd_that_the_load_may_fill_does_not_keep_the_fault_open() -> None:
+    """osd.0 is at 80 %, and counts as nearfull by itself from 85 % on."""
+    (step,) = make("fill", {}).steps(scene_of([80, *USED[1:]]), targets(1))
+    (check,) = step.checks
+    places = [place[1]["osd"] for place, _ in check.want if place[0] == "osds"]
+    assert places == [1] and "osd.0, osd.1 count as nearfull" in step.what
+    (step,) = make("fill", {}).steps(scene_of(USED), targets(1))
+    assert len(step.checks) == 2
