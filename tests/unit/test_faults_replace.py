@@ -52,6 +52,7 @@ def commands(volumes: List[Any]) -> Any:
         ask=lambda *_, **__: json.dumps({"3": volumes}),
         set=lambda *lines: Scene.set(scene, *lines),
         head="node0",
+        facts=SimpleNamespace(osds={3: {"uuid": "u"}}),
     )
     return volume_commands(scene, "node1", Service(DaemonName("osd", "3"), "node1", "systemd", "ceph-osd@3.service"))
 
@@ -90,3 +91,15 @@ def test_an_osd_with_a_partition_is_refused() -> None:
     db = {"type": "db", "path": "/dev/sdd1", "tags": {"PARTUUID": "p"}}
     with pytest.raises(FaultError, match=r"node1: osd\.3 uses /dev/sdd1, which is not on LVM"):
         commands([BLOCK, db])
+
+
+@pytest.mark.parametrize("own_first", [True, False])
+def test_only_the_volumes_of_the_osd_itself_are_wiped(own_first: bool) -> None:
+    """Of a number, ceph-volume lists those of a purged OSD and of other clusters too."""
+    other = {**BLOCK, "vg_name": "other", "tags": {"ceph.osd_fsid": "v"}}
+    other_db = {"type": "db", "vg_name": "other", "lv_name": "db", "tags": {"ceph.osd_fsid": "v"}}
+    inject, undo, former = commands([BLOCK, other, other_db] if own_first else [other_db, other, BLOCK])
+    assert former["volumes"] == {"block": "vg/osd-block-3"}
+    assert "other/" not in "".join(command.text for command in (*inject, *undo))
+    with pytest.raises(FaultError, match=r"knows no block device of osd\.3 \(u\)"):
+        commands([other])

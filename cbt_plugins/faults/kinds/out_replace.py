@@ -160,9 +160,13 @@ def volume_commands(scene: Scene, node: str, service: Service) -> _Commands:
     """Return the commands that create the OSD of a systemd unit again: ceph-volume wipes and reuses the volumes."""
     osd = int(service.name.id)
     listed = json.loads(scene.ask(node, f"ceph-volume lvm list {osd} --format json", root=True) or "{}")
-    volumes = {v["type"]: v for v in listed.get(str(osd), [])}
+    # an OSD of this number, purged or of another cluster, may have volumes too; a partition has no such tag
+    fsid = scene.facts.osds[osd]["uuid"]
+    volumes = {v["type"]: v for v in listed.get(str(osd), []) if v["tags"].get("ceph.osd_fsid", fsid) == fsid}
     if "block" not in volumes:
-        raise FaultError(f"{node}: ceph-volume knows no block device of osd.{osd}; only OSDs on LVM can be replaced")
+        raise FaultError(
+            f"{node}: ceph-volume knows no block device of osd.{osd} ({fsid}); only OSDs on LVM can be replaced"
+        )
     partitions = [str(v.get("path")) for v in volumes.values() if "lv_name" not in v]
     if partitions:  # ceph-volume tells the path that a partition had when the OSD was made
         raise FaultError(f"{node}: osd.{osd} uses {', '.join(partitions)}, which is not on LVM: it cannot be replaced")
