@@ -21,6 +21,7 @@ class Cluster:
     """Stands where `Ceph` and `Remote` do: OSDs of systemd, and nodes whose kernels can do all."""
 
     head, command, kubernetes = "node0", "ceph", None
+    repaired, commands_of_osds = 0, ""  # reads of each OSD; what `tell osd.N help` replies
 
     @property
     def remote(self) -> Cluster:
@@ -43,7 +44,9 @@ class Cluster:
         if "config get bluestore_debug_random_read_err" in command:
             return '{"bluestore_debug_random_read_err": "0"}'
         if "pg dump osds" in command:
-            return json.dumps({"osd_stats": [{"osd": osd, "num_shards_repaired": 0} for osd in range(8)]})
+            return json.dumps({"osd_stats": [{"osd": osd, "num_shards_repaired": self.repaired} for osd in range(8)]})
+        if re.search(r"tell osd\.\d+ help", command):
+            return self.commands_of_osds
         if "action=look" in command:
             return self._links if "table=" in command else "cpus 2\navailable 8000000000\n"
         units = re.findall(r"\bosd\.\d+", command.splitlines()[0]) if "daemons=" in command else []

@@ -145,19 +145,20 @@ class ReadErrors(Kind):
         every = round(1 / self.options.share)
         # the half keeps the product from being rounded down to the number before
         value = f"{(every + 0.5) / 100:.6f}"
+        forget, left = self._forget(scene, service, repairs)
         return Step(
             what=f"let one in {every} reads of osd.{osd} fail, by {_READ_ERRORS}",
             node=scene.head,
             inject=(scene.set(f"tell osd.{osd} config set {_READ_ERRORS} {value}"),),
             undo=(
                 scene.unset(f"tell osd.{osd} config unset {_READ_ERRORS}"),
-                *self._forget(scene, service, repairs),
+                *forget,
                 *scene.mark_in([osd]),
             ),
             checks=(
                 scene.says(look, [((_READ_ERRORS,), former)], limits.back),
                 scene.osds_back([osd]),
-                scene.says("pg dump osds", [(repaired, repairs)], limits.back),
+                scene.says("pg dump osds", [(repaired, left)], limits.back),
             ),
             took=(
                 scene.says(look, [((_READ_ERRORS,), value)], limits.quick),
@@ -169,21 +170,20 @@ class ReadErrors(Kind):
         )
 
     @staticmethod
-    def _forget(scene: Scene, service: Service, repairs: int) -> Tuple[Command, ...]:
-        """Return the commands that clear the OSD's count of repairs, of which the cluster's health warns.
+    def _forget(scene: Scene, service: Service, repairs: int) -> Tuple[Tuple[Command, ...], int]:
+        """Return the commands that clear the OSD's count of repairs, of which the cluster's health warns, and the count
+        that they leave.
 
-        Before Tentacle only a restart clears it; the OSD is restarted once, however often the undo runs.
+        Before Tentacle only a restart clears it, to 0; the OSD is restarted once, however often the undo runs.
         """
         tell = f"{scene.ceph.command} tell {service.name}"
         if "clear_shards_repaired" in scene.ask(scene.head, f"{tell} help"):
             clear = scene.unset(f"tell {service.name} clear_shards_repaired {repairs}")
-            return (*service_managers.start(scene, [service]), clear)
+            return (*service_managers.start(scene, [service]), clear), repairs
         mark = f'"$d/{scene.name}-{service.name}.restarted"'
         restarts = service_managers.restart(scene, [service])
-        return tuple(
-            replace(c, text=f"( {FOLDER}; [ -e {mark} ] ) || {{ ( {c.text}\n) && ( {FOLDER}; : > {mark} ); }}")
-            for c in restarts
-        )
+        once = "( {0}; [ -e {1} ] ) || {{ ( {2}\n) && ( {0}; : > {1} ); }}"
+        return tuple(replace(c, text=once.format(FOLDER, mark, c.text)) for c in restarts), 0
 
 
 def _value(scene: Scene, look: str) -> Any:
