@@ -217,3 +217,15 @@ def test_a_closed_loop_after_a_failure_has_no_warning(tmp_path: Path) -> None:
     made = impact([usual(tmp_path, **job), after], recovery(FAULT, back))
     assert [state["state"] for state in made["phases"][1]["states"]] == ["clean again"]
     assert "closed-loop-failure" not in {warning["code"] for warning in made["warnings"]}
+
+
+def test_the_baseline_has_the_mix_of_the_failure(tmp_path: Path) -> None:
+    """Reads alone are twice as fast as beside writes: a failure that costs nothing would cost half."""
+    mixed = {"GET": 50.0, "PUT": 50.0}
+    read_only = phase(tmp_path, load(-300, -200, 0.1, 0.01), name="reads", begin=-300.0, mix={"GET": 100.0})
+    calm = phase(tmp_path, load(-200, -100, 0.2, 0.02), name="mixed", begin=-200.0, mix=mixed)
+    broken = phase(tmp_path, load(0, 100, 0.2, 0.02), name="mixed-down", mix=mixed)
+    told = impact([read_only, calm, broken], recovery(FAULT))
+    assert told["baseline"]["phase"] == "mixed" and "other-load" not in {w["code"] for w in told["warnings"]}
+    alone = impact([read_only, broken], recovery(FAULT))
+    assert alone["baseline"]["phase"] == "reads" and "other-load" in {w["code"] for w in alone["warnings"]}

@@ -211,10 +211,11 @@ def _warnings_of_impact(
         yield {"code": "not-watched", "text": text}
 
 
-def _load(aggregates: PhaseAggregates) -> Tuple[str, int, Optional[float]]:
-    """Return the kind, the workers and the rate (of an open loop) of the load of a phase."""
+def _load(aggregates: PhaseAggregates) -> Tuple[Any, ...]:
+    """Return the kind, the workers, the rate (of an open loop) and the mix of the load of a phase."""
     phase = aggregates.phase
-    return phase.kind, sum(job.workers for job in phase.jobs), phase.load.get("rate")
+    mix = tuple(sorted(phase.mix.items()))
+    return phase.kind, sum(job.workers for job in phase.jobs), phase.load.get("rate"), mix
 
 
 def _is_closed(job: ArchivedJob) -> bool:
