@@ -288,8 +288,8 @@ def of_failure(line: Mapping[str, Any], limits: Mapping[str, float] = {}) -> Ite
     for (op, metric), group in repeated.items():
         values = [measurement.value for measurement in group if measurement.value is not None]
         counts = [measurement.n for measurement in group if measurement.n is not None]
-        # repetitions that never came to an end, or had too few requests for the number, are not left out
-        complete = len(values) == len(line["scores"])
+        # repetitions that never came to an end, had too few requests for the number, or were refused are not left out
+        complete = len(values) == len(line["scores"]) + len(line.get("refused", ()))
         yield Measurement(
             line["name"],
             op,

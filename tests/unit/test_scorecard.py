@@ -137,6 +137,13 @@ def test_a_repetition_without_a_number_leaves_the_failure_without_one(worst: int
     assert gated.outcome.word not in ("ok", "regression")
 
 
+def test_repetitions_that_were_refused_leave_the_failure_without_a_number() -> None:
+    """Those in which the cluster could be judged are no fair choice."""
+    refused = [{"phase": "node-down-4", "why": "clean: 3 PGs are not active+clean"}]
+    bad = values(list(of_failure(line([a_score(i) for i in range(3)], refused=refused))), "GET", "bad_s")
+    assert bad is not None and (bad.value, bad.repeats) == (None, None)
+
+
 def test_a_failure_of_unknown_availability_is_not_the_one_that_cost_most() -> None:
     scores = [a_score(0), a_score(1)]
     scores[1]["total"] = {**scores[1]["total"], "availability": None}
