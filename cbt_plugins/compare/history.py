@@ -12,16 +12,16 @@ from cbt_plugins.compare.allowance import latencies_of_failures
 from cbt_plugins.compare.comparable_runs import comparable_runs
 from cbt_plugins.compare.configuration_differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
-from cbt_plugins.compare.sides import titles, unrecovered
+from cbt_plugins.compare.sides import other_limits, titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.change_point_search import SHORTEST, Settled
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.compare.table import Wanted
+from cbt_plugins.compare.table import RULES, Wanted
 from cbt_plugins.formatting import plain, when
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.run_record import UNTRUSTED, Key, RunRecord
-from cbt_plugins.warning_kinds import forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 #: runs below which no change of a level can be found
 FEWEST = 2 * SHORTEST
@@ -189,8 +189,9 @@ def _track(
         before, after = both[0].runs[-1], both[1].runs[0]
         differences = tuple(differing([before], [after]))
         sides = [_level_warnings(name, level, key) for name, level in zip(("before", "after"), both)]
-        forbidden = any(2 * warned >= level.size for (_, warned), level in zip(sides, both))
-        warnings = tuple(warning for level_warnings, _ in sides for warning in level_warnings)
+        of_limits = _limit_warnings(key, both, point.after < point.before)
+        forbidden = bool(of_limits) or any(2 * warned >= level.size for (_, warned), level in zip(sides, both))
+        warnings = (*(warning for level_warnings, _ in sides for warning in level_warnings), *of_limits)
         changes.append(LevelChange(before, after, point.before, point.after, point.p, differences, warnings, forbidden))
     return Track(*key, tuple(values), tuple(changes))
 
@@ -240,6 +241,20 @@ def _level_warnings(name: str, level: _LevelRuns, key: Key) -> Tuple[List[LevelW
         code = "unrecovered-runs" if unrecovered(tuple(level.without), key) else "missing-values"
         warnings.append(LevelWarning(code, name, len(level.without), level.size, "no number"))
     return warnings, sum(map(bool, having)) + len(level.without)
+
+
+def _limit_warnings(key: Key, levels: Sequence[_LevelRuns], is_lower: bool) -> List[LevelWarning]:
+    """Return the warning about bad seconds by the baselines of the runs themselves, if it forbids the verdict."""
+    before, after = (
+        [measurement for run in level.runs for measurement in run.measurements if measurement.key == key]
+        for level in levels
+    )
+    runs = len(levels[1].runs)
+    return [
+        LevelWarning(warning.code, "after", runs, levels[1].size, warning.text)
+        for warning in other_limits(before, after, RULES.margin_of("p99_ms"))
+        if forbids_verdict(warning.code) or (is_lower and caps(warning.code, key[2]))
+    ]
 
 
 HEAD = ("phase", "op", "metric", "unit", "from", "release", "before", "after", "change", "p", "")

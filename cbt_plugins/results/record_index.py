@@ -30,8 +30,9 @@ from cbt_plugins.results.worker_processes import most_workers, worker_processes
 from cbt_plugins.warning_kinds import forbids_verdict
 
 #: 1: the first one. 2: runs that are not to be trusted are not usable. 3: percentiles of failures. 4: rows of failures
-#: that come close together. A change of what an entry has is a new number
-FORMAT = 4
+#: that come close together. 5: limits of bad seconds, failures of which a repetition was refused. A change of what an
+#: entry has is a new number
+FORMAT = 5
 #: files of a run that its record is made of
 _EVIDENCE = (END, SUMS, SUMMARY, "manifest.json", "plan.json", "benchmark_config.yaml", "phases")
 #: runs that are read by this process alone; starting another one takes as long
@@ -147,11 +148,13 @@ class _Shapes:
         if keys not in self._wanted:
             places = enumerate(map(tuple, self._tables[keys]))
             self._wanted[keys] = [(i, key) for i, key in places if self._takes(key)]
-        values = plain["values"]
+        values, limits = plain["values"], plain["limits"]
         return RunRecord(
             source=str(run),
             config=self._tables[plain["config"]],
-            measurements=tuple(Measurement(*key, values[i]) for i, key in self._wanted[keys]),
+            measurements=tuple(
+                Measurement(*key, values[i], limit_ms=limits.get(str(i))) for i, key in self._wanted[keys]
+            ),
             warnings=tuple(
                 ResultWarning(code, text, phase, op, tuple(episodes), tuple(loaded))
                 for code, text, phase, op, episodes, loaded in plain["warnings"]
@@ -235,6 +238,7 @@ def _plain(record: RunRecord) -> _Plain:
         "config": dict(record.config),
         "keys": list(record.keys),
         "values": [line.value for line in record.measurements],
+        "limits": {str(i): line.limit_ms for i, line in enumerate(record.measurements) if line.limit_ms},
         "warnings": [
             (warning.code, warning.text, warning.phase, warning.op, warning.episodes, warning.loaded)
             for warning in record.warnings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 from compare_records import noise, record, warning
@@ -123,6 +123,32 @@ def test_a_change_of_a_number_that_may_be_0_is_a_difference() -> None:
     (share_line,) = [line for line in lines if "availability" in line and "worse" in line]
     assert "+5 s" in seconds_line and "-1.0 %" in share_line
     assert "+5 s." in sentence_of(history.tracks[0], history.tracks[0].changes[0]).text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limits", "verdict"),
+    [
+        ((20.0, 5.0), (30.0, 90.0), "inconclusive"),
+        ((20.0, 5.0), (90.0, 90.0), "better"),
+        ((5.0, 20.0), (30.0, 90.0), "worse"),
+        ((5.0, 20.0), (90.0, 30.0), "inconclusive"),
+    ],
+)
+def test_bad_seconds_by_the_baselines_of_the_nights(
+    seconds: Tuple[float, float], limits: Tuple[float, float], verdict: str
+) -> None:
+    """A slower release has a higher limit, and with it fewer bad seconds."""
+    bad = ("node down", "GET", "bad_s")
+    runs = []
+    for i in range(18):
+        night = record({bad: seconds[i // 9] + i % 2}, started=i * DAY)
+        measured = tuple(replace(m, limit_ms=limits[i // 9]) for m in night.measurements)
+        runs.append(replace(night, measurements=measured))
+    (history,) = histories(runs, Choice(phases=("node down",), metrics=("bad_s",)))
+    ((track, change),) = [(track, change) for track in history.tracks for change in track.changes]
+    assert track.verdict(change) == verdict
+    text = "limits in 9 of 9 runs after it: p99 of a bad second"
+    assert (text in " ".join(Terminal().text(blocks([history])).split())) == (verdict == "inconclusive")
 
 
 def test_percentiles_of_a_failure_are_tracks_only_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import List
 
@@ -49,6 +50,22 @@ def test_a_sealed_archive_is_read_again_only_after_a_change(tmp_path: Path, read
     assert record_index.unchanged_records(archive) == before and read_archives == [archive]
     (find_runs(archive)[0] / "plan.json").write_text("{}")
     assert not record_index.unchanged_records(archive)[0].usable and len(read_archives) == 2
+
+
+def test_an_index_keeps_the_limits_of_bad_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, original = sealed(tmp_path / "archive"), record_index.records_of
+
+    def limited(run: Path) -> List[RunRecord]:
+        (record,) = original(run)
+        first, *others = record.measurements
+        return [replace(record, measurements=(replace(first, limit_ms=9.0), *others))]
+
+    monkeypatch.setattr(record_index, "records_of", limited)
+    for read in (1, 0):
+        index = record_index.RecordIndex(tmp_path / "index")
+        (record,) = index.records([archive], lambda key: True)
+        assert [m.limit_ms for m in record.measurements[:2]] == [9.0, None] and index.read == read
+        index.write()
 
 
 def test_an_archive_that_is_not_sealed_is_read_each_time(tmp_path: Path, read_archives: List[Path]) -> None:
