@@ -21,10 +21,10 @@ from cbt_plugins.campaigns.trial import Trial
 from cbt_plugins.compare.allowance import latencies_of_failures
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Incomparable, differing, is_essential, short, text
-from cbt_plugins.compare.sides import Side, forbidding, not_recovered
+from cbt_plugins.compare.sides import Side, forbidding, not_recovered, other_limits
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
-from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.compare.statistics.verdicts import Scatter, StatisticsWarning, Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, Section, compare
 from cbt_plugins.metrics import METRICS, Direction, MetricSource
 from cbt_plugins.results.run_record import RunRecord
@@ -66,14 +66,14 @@ class RowState:
     ratios: Tuple[Optional[float], ...]
     left_out: Tuple[str, ...]  # why, with the blocks
     capped: Optional[str]  # why it can be neither better nor equivalent
-    unrecovered: Optional[str]  # why it can have no verdict: trials that did not recover
+    forbidden: Optional[str]  # why it can have no verdict
     medians: Mapping[str, Optional[float]]  # of each arm
     outlooks: Tuple[Outlook, ...]
 
     @property
     def verdict(self) -> Optional[Verdict]:
         """The verdict; None: not decided."""
-        held = self.unrecovered or (self.capped and self.decision.verdict is not Verdict.WORSE)
+        held = self.forbidden or (self.capped and self.decision.verdict is not Verdict.WORSE)
         return Verdict.INCONCLUSIVE if held and self.decision.verdict else self.decision.verdict
 
 
@@ -283,7 +283,7 @@ class _Observed:
     ratios: List[Optional[float]]
     left_out: Tuple[str, ...]
     capped: Optional[str]
-    unrecovered: Optional[str]
+    forbidden: Optional[str]
     medians: Mapping[str, Optional[float]]
 
 
@@ -331,8 +331,26 @@ class _Cells:
             f"{reason} (block {', '.join(map(str, block_numbers))})" for reason, block_numbers in why.items()
         )
         arms = {arm: self._median(arm) for arm in self._schedule.arms}
-        lost = (warning.text for arm in contrast.weights for warning in not_recovered(arm, self._of(arm), self._key))
-        return _Observed(ratios, left_out, capped, next(lost, None), arms)
+        of_sides = [*self._other_limits(contrast)]
+        of_sides += [w for arm in contrast.weights for w in not_recovered(arm, self._of(arm), self._key)]
+        forbidden = next((warning.text for warning in of_sides if forbids_verdict(warning.code)), None)
+        lenient = (warning.text for warning in of_sides if caps(warning.code, self._key[2]))
+        return _Observed(ratios, left_out, capped or next(lenient, None), forbidden, arms)
+
+    def _other_limits(self, contrast: Contrast) -> Tuple[StatisticsWarning, ...]:
+        """Return the warning about bad seconds whose limits are of the baselines of the arms themselves."""
+        base, new = (
+            [
+                measurement
+                for arm, weight in contrast.weights.items()
+                if (weight > 0) == is_new
+                for run in self._of(arm)
+                for measurement in run.measurements
+                if measurement.key == self._key
+            ]
+            for is_new in (False, True)
+        )
+        return other_limits(base, new, self._schedule.margin_of("p99_ms"))
 
     def _values(self, run: RunRecord) -> Iterator[float]:
         for measurement in run.measurements:
@@ -358,7 +376,7 @@ def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[in
         tuple(observed.ratios),
         observed.left_out,
         observed.capped,
-        observed.unrecovered,
+        observed.forbidden,
         observed.medians,
         outlooks,
     )

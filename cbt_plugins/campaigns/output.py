@@ -173,8 +173,8 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
             margin = evaluation.schedule.margin_of(row.id.metric)
             yield f"{name}: {small_difference(row.decision.differs, ends, margin, row.decision.unit)}"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
-        if row.unrecovered:
-            yield f"{name}: no verdict: {row.unrecovered}"
+        if row.forbidden:
+            yield f"{name}: no verdict: {row.forbidden}"
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
     yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in evaluation.trials if trial.reason)
@@ -233,7 +233,7 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         "log_ratios": None if in_unit else of_blocks,
         "left_out": list(row.left_out),
         "capped": row.capped,
-        "unrecovered": row.unrecovered,
+        "forbidden": row.forbidden,
         "outlook": [vars(outlook) for outlook in row.outlooks],
     }
 

@@ -55,7 +55,7 @@ def outcome_of(row: RowState, state: Evaluation) -> Outcome:
     if row.verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
         return Outcome.OK
     low, high = row.decision.low, row.decision.high
-    if row.verdict or row.unrecovered or row.capped or low is None or high is None:
+    if row.verdict or row.forbidden or row.capped or low is None or high is None:
         return Outcome.INCONCLUSIVE
     worst = high if METRICS[row.id.metric].direction is Direction.LOWER else -low
     return Outcome.OK if worst < state.schedule.margin_of(row.id.metric) else Outcome.INCONCLUSIVE

@@ -189,7 +189,7 @@ def test_trials_that_did_not_recover_leave_no_verdict_to_the_others(tmp_path: Pa
     recovered_in(its, seconds)
     state = evaluate(its)
     text = f"2 of 10 runs of the {arm} side have no time to active+clean: not reached, or not seen"
-    assert (state.rows[-1].verdict, state.rows[-1].unrecovered) == (Verdict.INCONCLUSIVE, text)
+    assert (state.rows[-1].verdict, state.rows[-1].forbidden) == (Verdict.INCONCLUSIVE, text)
     assert f"no verdict: {text}" in str(blocks(state))
 
 

@@ -40,20 +40,29 @@ def schedule(folder: Path, **section: Any) -> Schedule:
     return schedule_of(load_file(folder / "my.yaml"), folder / "campaign")
 
 
-def with_failure(archive: Path, bad_seconds: int) -> None:
-    """Add the scorecard of one failure to the summary of an archive."""
+def with_failure(archive: Path, bad_seconds: int, limit_ms: float = 90.0, is_given: bool = True) -> None:
+    """Add the scorecard of one failure to the summary of an archive; the limit of p99 is that of the file, or not."""
     (path,) = archive.glob("results/*/id-*/summary.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "scorecard": fake_cycle.scorecard(bad_seconds)}))
+    limits = {"total": {"p99_ms": limit_ms, "success_rate": 0.999, "given": is_given}}
+    impact: Dict[str, Any] = {"version": 1, "states": [], "baseline": None, "phases": [], "worst": None, "warnings": []}
+    milestones: Dict[str, Any] = {"version": 1, "episodes": [], "warnings": []}
+    failure = {"milestones": milestones, "impact": {**impact, "episodes": [], "objective": limits}, "timelines": {}}
+    of_failure = {"failure": failure, "scorecard": fake_cycle.scorecard(bad_seconds)}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **of_failure}))
 
 
-def after(made: Path, its: Schedule, number: int, more: Dict[str, int]) -> Evaluation:
-    """Return a campaign after some blocks; trials have 0 or 1 bad seconds, and those of an arm so many `more`."""
+def after(made: Path, its: Schedule, number: int, more: Dict[str, int], **limits: Any) -> Evaluation:
+    """Return a campaign after some blocks; trials have 0 or 1 bad seconds, and those of an arm so many `more`.
+
+    `limits`: arm -> the limit of p99 of a bad second, by the arm's own baseline.
+    """
     its.begin()
     noise = Random(3)
     for planned in [planned for block in range(1, number + 1) for planned in its.block(block)]:
         folder = its.folder_of(planned)
         fake_cycle.archive(made, folder / "archive", 1.0)
-        with_failure(folder / "archive", noise.randrange(2) + more.get(planned.arm, 0))
+        limit = {"limit_ms": limits[planned.arm], "is_given": False} if limits else {}
+        with_failure(folder / "archive", noise.randrange(2) + more.get(planned.arm, 0), **limit)
         mark = {"arm": planned.arm, "step": "cycle", "status": 0, "reason": None, "began": 0.0, "version": 1}
         (folder / "trial.json").write_text(json.dumps({**mark, "prepared": 5.0, "measured": 15.0}))
     return evaluate(its)
@@ -72,6 +81,27 @@ def test_bad_seconds_are_decided_by_differences(tmp_path: Path, made: Path) -> N
     assert told["differences"] == list(row.ratios) and told["unit"] == "s" and told["log_ratios"] is None
     assert [line[-3:] for line in table(state)][1:] == [("", value, "s") for value in row.ratios]
     assert "bad seconds" in page(state)
+
+
+@pytest.mark.parametrize(
+    ("more", "old_ms", "new_ms", "verdict", "said"),
+    [
+        (-6, 90.0, 270.0, Verdict.INCONCLUSIVE, "neither better nor equivalent: p99 of a bad second: 90 ms and 270 ms"),
+        (6, 90.0, 270.0, Verdict.WORSE, "neither better nor equivalent"),
+        (6, 270.0, 90.0, Verdict.INCONCLUSIVE, "no verdict: p99 of a bad second: 270 ms and 90 ms"),
+        (-6, 90.0, 92.0, Verdict.BETTER, ""),
+    ],
+)
+def test_limits_by_the_arms_own_baselines(
+    tmp_path: Path, made: Path, more: int, old_ms: float, new_ms: float, verdict: Verdict, said: str
+) -> None:
+    """A slower arm has a higher limit, and with it fewer bad seconds."""
+    its = schedule(tmp_path / "a", keys=[".".join(BAD)])
+    state = after(made, its, 6, {"new": max(0, more), "old": max(0, -more)}, old=old_ms, new=new_ms)
+    (row,) = state.rows
+    assert row.verdict is verdict
+    shown = " ".join(Terminal().text(blocks(state)).split())
+    assert said in shown and ("p99 of a bad second" in shown) == bool(said)
 
 
 def test_a_campaign_begun_by_older_rules_keeps_them(tmp_path: Path, made: Path) -> None:

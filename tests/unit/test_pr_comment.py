@@ -63,7 +63,7 @@ def test_the_comment_is_short_enough_with_any_number_of_rows(monkeypatch: pytest
 def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     id = SimpleNamespace(text="p" * 300, metric="obj_per_s")
     row = SimpleNamespace(id=id, verdict=None, medians={BASE: 1.0, HEAD: 1.0}, decision=None)
-    row.left_out, row.unrecovered, row.capped = (), None, None
+    row.left_out, row.forbidden, row.capped = (), None, None
     schedule = SimpleNamespace(section=SimpleNamespace(blocks=16), rules=Rules(), in_unit=lambda _: False)
     state: Any = SimpleNamespace(
         blocks=4, schedule=schedule, rows=[row] * 1000, compared=None
