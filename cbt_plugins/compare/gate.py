@@ -363,7 +363,16 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
         return GateOutcome.REGRESSION, both
     if comparison.capped_by:
         return GateOutcome.INCONCLUSIVE, comparison.capped_by.code
+    if allowed < SURE_GAP and _are_lower_bounds(row.metric, comparison.base.value, comparison.new.value):
+        return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
     return (GateOutcome.OK, sure) if readings[1][1] < allowed else (GateOutcome.INCONCLUSIVE, both)
+
+
+_LOWER_BOUND = f"a gap below {SURE_GAP:g} s is a lower bound"
+
+
+def _are_lower_bounds(metric: str, *values: float) -> bool:
+    return metric == "longest_gap_s" and max(values) < SURE_GAP
 
 
 def _reading(least: float, most: float, unit: str) -> str:
@@ -389,8 +398,8 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     subject = "the value" if low == high else "the interval"
     if before and limit.most is not None and estimate.capped_by:  # so fast at less load than was asked for
         return GateOutcome.INCONCLUSIVE, estimate.capped_by.code
-    if before and row.metric == "longest_gap_s" and limit.most is not None and limit.most < SURE_GAP:
-        return GateOutcome.INCONCLUSIVE, f"a gap below {SURE_GAP:g} s is a lower bound"
+    if before and limit.most is not None and _are_lower_bounds(row.metric, limit.most):
+        return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
     if beyond or before:
         return (
             (GateOutcome.REGRESSION, f"{subject} is beyond the limit")

@@ -384,6 +384,10 @@ def test_a_gap_is_compared_in_seconds_and_never_by_less_than_one() -> None:
         (ruling,) = gate(base, [doubled], limits, Rules()).rulings
         assert ruling.outcome is GateOutcome.OK and ruling.why.endswith(("limit 1 s", "limit +1s"))
         assert gate(base, [longer], limits, Rules()).outcome is GateOutcome.REGRESSION
+    half = GateLimits(tuple(of_texts(["rgw down.longest_gap_s=+0.5s"])))
+    (ruling,) = gate(base, [doubled], half, Rules()).rulings  # both gaps may be longer, by up to a second
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "a gap below 1 s is a lower bound")
+    assert gate(longer, [base], half, Rules()).outcome is GateOutcome.OK
 
 
 FAILURE_P99 = ("node down", "GET", "p99_ms")
