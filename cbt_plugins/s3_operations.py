@@ -26,5 +26,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "DELETE": Operation("deletes", "#b8326f", moves_data=False),
     "LIST": Operation("lists", "#7a4fc4", moves_data=False),
 }
+#: S3's limits for the parts of a multipart upload, bytes
+SMALLEST_PART, LARGEST_PART = 5 << 20, 5 << 30
 #: operations that make objects
 WRITES = tuple(name for name, operation in OPERATIONS.items() if operation.makes_objects)

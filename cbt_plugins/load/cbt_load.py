@@ -27,7 +27,7 @@ from cbt_plugins.load.generator import (
     generator_of,
 )
 from cbt_plugins.plan import Bucket, CbtLoad, Driver, Keys, Phase, Plan, Sizes, op_of_work
-from cbt_plugins.s3_operations import WRITES
+from cbt_plugins.s3_operations import LARGEST_PART, SMALLEST_PART, WRITES
 
 #: seconds for the objects whose fate is not known to be looked at, and for the last words
 LAST_WORDS = 15.0
@@ -46,8 +46,6 @@ def is_lost(share: float) -> bool:
     return abs(round(exact) - exact) > 0.05 * exact + 1e-9
 
 
-#: S3's limits for the parts of a multipart upload
-_SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
 #: share 0..1, 0 included
 _Compressible = Annotated[
     float, BeforeValidator(parse_percent), WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN})
@@ -69,8 +67,8 @@ class CbtLoadSection(Strict):
     @field_validator("part_size")
     @classmethod
     def _taken_by_s3(cls, size: int) -> int:
-        if not _SMALLEST_PART <= size <= _LARGEST_PART:
-            limits = f"{size_range(_SMALLEST_PART, _LARGEST_PART)}"
+        if not SMALLEST_PART <= size <= LARGEST_PART:
+            limits = f"{size_range(SMALLEST_PART, LARGEST_PART)}"
             raise ValueError(f"S3 takes parts of {limits}")
         return size
 

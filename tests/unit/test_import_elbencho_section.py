@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 import yaml
@@ -106,6 +106,17 @@ def test_parts_are_a_sweep(tmp_path: Path) -> None:
     assert "write-small-multipart-16" in names and "write-small-put-16" in names
     assert config.runs[0].plan.phases[1].works[0].mix == {"MULTIPART": 100}
     assert "each size of parts makes a run" in notes and "reads of read-small in parts" in notes
+
+
+@pytest.mark.parametrize(("size", "mix"), [("10m", {"MULTIPART": 100}), ("4m", {"PUT": 100})])
+def test_parts_that_s3_refuses_become_larger(tmp_path: Path, size: str, mix: Dict[str, int]) -> None:
+    """elbencho's own default is 4k."""
+    text = FILE.replace("        blocksize: ['64m']\n", "").replace("size: '10m'", f"size: {size}")
+    config, notes = converted(tmp_path, text)
+    assert {run.plan.cbt_load.part_size for run in config.runs} == ({5 << 20} if size == "10m" else {16 << 20})
+    assert config.runs[0].plan.phases[1].works[0].mix == mix
+    becomes = "parts of 5MiB" if size == "10m" else "whole objects"
+    assert f"writes of write-small in parts below 5MiB, which S3 refuses: {becomes}" in notes
 
 
 def test_buckets_of_several_sizes(tmp_path: Path) -> None:

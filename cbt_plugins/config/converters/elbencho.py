@@ -19,6 +19,7 @@ from cbt_plugins.config.generator_classes import engine_with
 from cbt_plugins.config.units import format_duration, format_size
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import ROLES
+from cbt_plugins.s3_operations import SMALLEST_PART
 
 _SECTION = ("benchmarks", "elbencho")
 #: mode -> operations, one after the other
@@ -86,8 +87,9 @@ class _Workload:
 
     @property
     def written_parts(self) -> List[int]:
-        """Sizes of the parts in which it writes objects."""
-        return [part for part in self.parts if part < self.group[1] and "put" in _MODES[self.mode]]
+        """Sizes of the parts in which it writes objects: S3 takes none below SMALLEST_PART."""
+        sizes = {max(part, SMALLEST_PART) for part in self.parts if "put" in _MODES[self.mode]}
+        return sorted(size for size in sizes if size < self.group[1])
 
 
 def convert(path: Path) -> Tuple[str, List[str]]:
@@ -263,9 +265,13 @@ def _phases(findings: _SectionReport, workload: _Workload, group: str) -> Iterat
     kinds: Dict[str, None] = {}
     for op, part in itertools.product(_MODES[workload.mode], workload.parts):
         in_parts = part < workload.group[1]
-        kinds["multipart" if op == "put" and in_parts else op] = None
+        kinds["multipart" if op == "put" and max(part, SMALLEST_PART) in workload.written_parts else op] = None
         if op == "get" and in_parts:
             findings.note(f"reads of {workload.name} in parts: a GET reads a whole object")
+        if op == "put" and in_parts and part < SMALLEST_PART:
+            size = format_size(SMALLEST_PART)
+            becomes = f"parts of {size}" if workload.group[1] > SMALLEST_PART else "whole objects"
+            findings.note(f"writes of {workload.name} in parts below {size}, which S3 refuses: {becomes}")
     loads = dict.fromkeys(threads * depth for threads, depth in itertools.product(workload.threads, workload.depths))
     if len(loads) < len(workload.threads) * len(workload.depths):
         findings.note(f"threads and iodepth of {workload.name} as two: their product is the requests in flight")
