@@ -19,7 +19,9 @@ from .agent_monitor import AgentMonitor
 class PerfCountersProfile(Strict):
     """The counters of OSDs and gateways, by admin socket."""
 
-    interval: float = Field(10.0, ge=1, le=600, description="Seconds between samples.")
+    interval: float = Field(
+        10.0, ge=1, le=600, description="Seconds between samples; ten times as long after 360 samples."
+    )
     nodes: Union[str, List[str]] = Field(["osds", "rgws", "watched"], description="Keys of `cluster:` with nodes.")
 
 

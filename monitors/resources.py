@@ -20,7 +20,9 @@ from .agent_monitor import AgentMonitor
 class ResourcesProfile(Strict):
     """The use of daemons, processors, disks and interfaces."""
 
-    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
+    interval: float = Field(
+        1.0, ge=0.1, le=60, description="Seconds between samples; ten times as long after 7200 samples."
+    )
     nodes: Union[str, List[str]] = Field(
         ["clients", "osds", "mons", "rgws", "mgrs", "head", "watched"], description="Keys of `cluster:` with nodes."
     )

@@ -411,10 +411,10 @@ class FaultFileSection(Strict):
     settings: SettingsSection = file_default(
         SettingsSection.model_validate,
         {},
-        description="Settings of the cluster during the run.",
+        description="Settings of the cluster during the run, without `scrub: deep-after`.",
     )
     events: Events = Field(
-        description="In order of time; each event is one of fault, thrash, run, upgrade, undo, mark."
+        description="In order of time; each event is one of fault, thrash, run, undo, mark."
     )
 
     @field_validator("events")

@@ -28,7 +28,9 @@ class DeadlineOptions(KindOptions):
     """Options of a kind with a dead man's switch on each of its nodes."""
 
     deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
-        900.0, description="Time after which the node undoes the fault by itself; 5s to 7d."
+        900.0,
+        description="Time after which the node undoes the fault by itself; 5s to 7d. In `osdfailure:` and "
+        "`resilience:` the default is the time in force and 5 minutes.",
     )
 
 
