@@ -60,12 +60,13 @@ class ExactPairs(Ranks):
         return data.pairs is not None and signed_rank_floor(len(data.pairs)) <= data.alpha / 2
 
     def shift(self, sides: TwoSides) -> Shift:
-        pairs, second = sides.pairs, PairedT().shift(sides).p
+        pairs, t = sides.pairs, PairedT().shift(sides)
         assert pairs is not None
         value, interval = shift_of_pairs(pairs, sides.alpha)
         _, narrower = shift_of_pairs(pairs, 2 * sides.alpha)
         floor = signed_rank_floor(len(pairs))
-        return Shift(value, interval, narrower, signed_rank_p(pairs), "exact signed ranks", second, floor)
+        exact = Shift(value, interval, narrower, signed_rank_p(pairs), "exact signed ranks", t.p, floor)
+        return _inner_of_both(exact, t) if _has_ties(pairs) else exact
 
 
 class ExactBlocks(Ranks):
@@ -97,7 +98,27 @@ class ExactRanks(Ranks):
         _, narrower = shift_of_samples(x, y, 2 * sides.alpha)
         floor = rank_sum_floor(len(x), len(y))
         exact = Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
-        return _both(exact, t) if _unequal(sides) else exact
+        if _unequal(sides):
+            return _both(exact, t)
+        return _inner_of_both(exact, t) if _has_ties(x, y) else exact
+
+
+def _has_ties(*values: np.ndarray) -> bool:
+    every = np.concatenate(values)
+    return len(np.unique(every)) < len(every)
+
+
+def _inner_of_both(exact: Shift, t: Shift) -> Shift:
+    """Return the shift with an inner interval that both tests support.
+
+    Ranks of runs that are equal do not tell how far apart the other runs are: if most runs of both sides are 0, the
+    interval of ranks is (0, 0), however long the outages of some runs of one side were.
+    """
+    return exact._replace(narrower=_hull(exact.narrower, t.narrower) or exact.narrower)
+
+
+def _hull(first: Interval, second: Interval) -> Interval:
+    return (min(first[0], second[0]), max(first[1], second[1])) if first and second else None
 
 
 def _unequal(sides: TwoSides) -> bool:
@@ -108,10 +129,6 @@ def _both(exact: Shift, t: Shift) -> Shift:
     """Return the shift that both tests support: the larger p, and intervals that hold both."""
     if t.p is None or exact.p is None:
         return exact
-
-    def hull(first: Interval, second: Interval) -> Interval:
-        return (min(first[0], second[0]), max(first[1], second[1])) if first and second else None
-
-    wide, narrow = hull(exact.interval, t.interval), hull(exact.narrower, t.narrower)
+    wide, narrow = _hull(exact.interval, t.interval), _hull(exact.narrower, t.narrower)
     names = f"{exact.method} and {t.method}"
     return exact._replace(interval=wide, narrower=narrow, method=names, p=max(exact.p, t.p), exact=exact.p)
