@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.comparable_runs import Runs, comparable_runs, first_comparable
+from cbt_plugins.compare.comparable_runs import Runs, comparable_runs, first_comparable, merged_run
 from cbt_plugins.compare.configuration_differences import (
     Difference,
     Incomparable,
@@ -69,7 +69,8 @@ def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Ca
     pairs: List[Tuple[Runs, Runs]] = []
     alone = []
     for title, group in zip(titles(base_groups), base_groups):
-        match = next((candidate for candidate in left if not conflicts(group[0], candidate[1][0], scale)), None)
+        base_of_group = merged_run(group)
+        match = next((pair for pair in left if not conflicts(base_of_group, merged_run(pair[1]), scale)), None)
         if match is None:
             nearest = _nearest(group, [runs for _, runs in left], scale)
             alone.append(Alone(base.name, title, group, f"only in {base.name}: {nearest}"))
@@ -90,9 +91,10 @@ def repeats(case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]) -> List[Ru
     may differ; nor are runs with different options or versions. Each run counts once.
     """
     runs_by_config: Dict[Tuple[int, Tuple[Tuple[str, str], ...]], List[RunRecord]] = {}
+    runs_of_case = merged_run(case.base), merged_run(case.new)
     seen: Set[Tuple[str, str]] = set()
     for side, run in ((side, run) for side, runs in enumerate(runs_of_sides) for run in runs):
-        belongs = not conflicts(case.base[0], run) or not conflicts(case.new[0], run)
+        belongs = any(not conflicts(of_side, run) for of_side in runs_of_case)
         if run.usable and belongs and _identity(run) not in seen:
             seen.add(_identity(run))
             config = tuple(sorted((key, text(value)) for key, value in run.config.items()))
@@ -103,7 +105,7 @@ def repeats(case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]) -> List[Ru
 def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str:
     if not others:
         return _names(group)
-    reasons = min((conflicts(group[0], candidate[0], scale) for candidate in others), key=len)
+    reasons = min((conflicts(merged_run(group), merged_run(candidate), scale) for candidate in others), key=len)
     reason_text = ", ".join(
         f"{difference.key} is {difference.base}, in the other {difference.new}" for difference in reasons[:3]
     )
@@ -111,11 +113,8 @@ def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str
 
 
 def _incomparable(base: Side, new: Side, scale: Optional[Scale]) -> Incomparable:
-    reasons = min(
-        (conflicts(a[0], b[0], scale) for a in comparable_runs(base.runs) for b in comparable_runs(new.runs)),
-        key=len,
-        default=[],
-    )
+    base_runs, new_runs = (list(map(merged_run, comparable_runs(side.runs))) for side in (base, new))
+    reasons = min((conflicts(a, b, scale) for a in base_runs for b in new_runs), key=len, default=[])
     return Incomparable(f"cannot compare {base.name} with {new.name}", reasons)
 
 

@@ -94,6 +94,19 @@ def test_a_scale_that_is_not_what_differs_is_refused() -> None:
         conflicts(record(VALUES), record(VALUES, config=FIVE), Scale(3, 6))
 
 
+def test_a_first_run_that_lacks_a_key_merges_no_configurations() -> None:
+    """As a bare summary.json, a run without admin, or an archive of before the key."""
+    whole = record(VALUES, name="bare")
+    bare = replace(whole, config={key: value for key, value in whole.config.items() if key != "cluster.osds"})
+    twelve, ten = (
+        [record(VALUES, config={"cluster.osds": osds}, name=f"{osds}-{i}") for i in range(2)] for osds in (12, 10)
+    )
+    assert [len(group) for group in comparable_runs([bare, *twelve, *ten])] == [3, 2]
+    with pytest.raises(Incomparable) as refused:
+        cases(side("base", [bare, *twelve]), side("new", ten))
+    assert [(its.key, its.base, its.new) for its in refused.value.differences] == [("cluster.osds", "12", "10")]
+
+
 def test_the_cases_of_a_sweep_find_each_other() -> None:
     def run(workers: int, name: str) -> Any:
         return record(VALUES, config={"phase.measure-new.workers": workers}, name=name)
