@@ -9,6 +9,7 @@ from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Mapp
 import yaml
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.repeated_cycle import RepeatedCycleSection
@@ -158,8 +159,15 @@ def errors_of_campaign(source: YamlSource) -> Iterator[ErrorAt]:
         if not isinstance(data, dict):
             yield source.error_at((KEY,), "must be a mapping (key: value)")
             return
-        for path, text, of_key in validate(CampaignSection, data)[1]:
+        section, errors, *_ = validate(CampaignSection, data)
+        for path, text, of_key in errors:
             yield source.error_at((KEY, *path), text, of_key)
+        benchmarks = source.data.get("benchmarks")
+        if section and section.code_or_defaults and isinstance(benchmarks, dict):
+            foreign = [str(name) for name in benchmarks if name not in plugins.built_in(plugins.BENCHMARKS)]
+            if foreign:
+                text = f"sets options by the settings of benchmarks of cbt-plugins: {', '.join(foreign)} has none"
+                yield source.error_at((KEY, "code_or_defaults"), text)
 
 
 def errors_of_arms(source: YamlSource, load: Callable[[YamlSource], Any]) -> Iterator[ErrorAt]:

@@ -47,6 +47,14 @@ def test_an_error_is_at_its_place(tmp_path: Path, text: str, said: str) -> None:
     assert found[0].split(":")[1] == places[0].split(":")[1], found
 
 
+def test_defaults_are_swapped_only_where_they_can_be_set(tmp_path: Path) -> None:
+    """A benchmark of CBT has no `settings:`: its arms would be equal."""
+    swapped = "campaign:\n  arms: {a: {}, b: {}}\n  code_or_defaults: true\n"
+    assert errors_in(tmp_path, BASE + swapped) == []
+    (error,) = errors_in(tmp_path, CLUSTER + "benchmarks:\n  radosbench: {time: 10}\n" + swapped)
+    assert "campaign.code_or_defaults: sets options by the settings of benchmarks of cbt-plugins: radosbench" in error
+
+
 def test_the_file_without_its_campaign_is_the_same_run(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text(BASE)
     (tmp_path / "both.yaml").write_text(BASE + "campaign: {arms: {a: {}, b: {}}}\n")
