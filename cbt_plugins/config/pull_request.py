@@ -16,6 +16,7 @@ from cbt_plugins.config.repeated_cycle import errors_of_section
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent, share_within
 from cbt_plugins.config.yaml_source import YamlSource
+from cbt_plugins.metrics import MARGIN
 
 #: the section's name, which CBT does not read
 KEY = "pr"
@@ -41,7 +42,9 @@ class PullRequestSection(BuiltCycleSection):
         None, description="Removes what `deploy` has started: before each deployment, and at the end."
     )
     limit: Annotated[Percent, share_within(0.002, 0.5)] = Field(
-        0.05, description="A change for the worse that is surely smaller is no regression."
+        MARGIN,
+        description="A change for the worse that is surely smaller is no regression. Default: also the smaller margin "
+        "of success rates.",
     )
     false_alarms: Annotated[Percent, share_within(0.001, 0.1)] = Field(
         0.01, description="Chance of a false regression."
@@ -78,7 +81,6 @@ def campaign_of(data: Mapping[str, Any], section: PullRequestSection, blocks: in
     campaign = {
         "arms": {arm: {"prepare": section.prepare} for arm in (BASE, HEAD)},
         "blocks": blocks,
-        "margin": format_percent(section.limit),
         "alpha": format_percent(2 * section.false_alarms),
         "spending": "obrien-fleming",
         "seed": section.seed,
@@ -86,6 +88,8 @@ def campaign_of(data: Mapping[str, Any], section: PullRequestSection, blocks: in
         "prepare_limit": f"{section.deploy_limit:.3f}s",
         "cycle_limit": f"{section.cycle_limit:.3f}s",
     }
+    if "limit" in section.model_fields_set:  # else each metric has its own: success rates have a smaller one
+        campaign["margin"] = format_percent(section.limit)
     campaign.update({key: value for key in ("program", "through") if (value := getattr(section, key))})
     return {**{key: value for key, value in data.items() if key not in (KEY, "bisect")}, CAMPAIGN: campaign}
 

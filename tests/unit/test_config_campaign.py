@@ -11,6 +11,8 @@ from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
 
 from cbt_plugins.config.campaign import ArmSection, file_of
 from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.key_errors import validate
+from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
 
 BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
 
@@ -70,3 +72,11 @@ def test_an_arm_changes_single_keys_and_whole_lists() -> None:
     assert made["cluster"] == {**data["cluster"], "clients": ["client9"]}
     assert made["benchmarks"]["warp"]["s3"] == {"urls": ["http://rgw1:7480"], "user": "other"}
     assert made["benchmarks"]["warp"]["workers"] == 8 and "campaign" not in made
+
+
+@pytest.mark.parametrize(("limit", "margin"), [({}, None), ({"limit": "5%"}, "5%"), ({"limit": "2%"}, "2%")])
+def test_a_pull_request_has_one_margin_for_all_metrics_only_if_it_says_so(limit: Dict[str, str], margin: Any) -> None:
+    """Without a limit, 3 % of failed requests are no small change."""
+    section, errors = validate(PullRequestSection, {"deploy": "true", **limit})
+    assert section is not None and not errors
+    assert campaign_of({}, section, 8)["campaign"].get("margin") == margin
