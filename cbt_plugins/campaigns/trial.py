@@ -13,9 +13,9 @@ out of this one.
 from __future__ import annotations
 
 import contextlib
-import glob
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -94,6 +94,7 @@ class Trial:
     prepared: float  # seconds that the preparation took
     measured: float  # seconds that the cycle took
     records: Tuple[RunRecord, ...] = ()
+    is_corrupt: bool = False  # objects were lost, or had another content than was written
 
     @property
     def archive(self) -> Path:
@@ -117,7 +118,7 @@ def finished(folder: Path) -> Optional[Trial]:
 
 
 def _facts(trial: Trial) -> Dict[str, Any]:
-    return {key: value for key, value in vars(trial).items() if key not in ("folder", "records")}
+    return {key: value for key, value in vars(trial).items() if key not in ("folder", "records", "is_corrupt")}
 
 
 def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
@@ -150,7 +151,7 @@ def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
 
 
 def undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
-    """Undo what the attempts at a trial have left on the cluster; return why that failed, None where all is undone.
+    """Undo what attempts at trials have left on the cluster; return why that failed, None where all is undone.
 
     Signals wait for its end; only the third one aborts it.
     """
@@ -159,18 +160,24 @@ def undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
 
 
 def _undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
-    pattern = f"{glob.escape(folder.name)}.*-*"
-    for attempt in (folder, *sorted(folder.parent.glob(pattern))):
+    failures = []
+    # also those of other trials, which a kill has left: no cycle begins on a cluster that they have changed
+    for attempt in (folder, *sorted(path for path in folder.parent.glob("*") if _PUT_ASIDE.search(path.name))):
         archive = attempt.resolve() / ARCHIVE
         if not archive.is_dir() or (attempt / UNDONE).exists():
             continue
         line, log = cycle.undo_command(archive), attempt / f"{UNDO}.log"
         end = run_command(line, log, {**cycle.environment, FOLDER: str(archive.parent)}, cycle.limit)
         if end.status not in (0, _ANOTHER_CLUSTER):
-            return f"{UNDO} ({line}) {end.how} (see {log})"
+            failures.append(f"{UNDO} ({line}) {end.how} (see {log})")
+            continue
         with contextlib.suppress(OSError):  # on a full disk it is undone again later
             write_json(attempt / UNDONE, {"version": VERSION, "t": time.time(), "status": end.status})
-    return None
+    return failures[0] if failures else None
+
+
+#: ends the name of an attempt at a trial that gave no result
+_PUT_ASIDE = re.compile(r"\.(partial|failed)-[0-9]+$")
 
 
 def put_aside(folder: Path, suffix: str = "partial") -> Optional[Path]:
@@ -211,6 +218,10 @@ def _run_cycle(cycle: Cycle, folder: Path) -> Trial:
     return Trial(folder, cycle.arm, step, done.status, reason, began, prepared, measured)
 
 
+#: warnings about the data of a cluster, which a repetition does not mend
+_CORRUPT = ("checksum-errors", "lost-objects")
+
+
 def _with_records(trial: Trial) -> Trial:
     """Return the trial with what its archive says; with a reason where that is no result."""
     try:
@@ -221,7 +232,8 @@ def _with_records(trial: Trial) -> Trial:
     if bad is None:
         return replace(trial, records=records)
     texts = "; ".join(dict.fromkeys(warning.text for warning in bad.warnings)) or "the run is incomplete"
-    return replace(trial, reason=f"{bad.source}: not usable: {texts}")
+    is_corrupt = any(warning.code in _CORRUPT for record in records for warning in record.warnings)
+    return replace(trial, reason=f"{bad.source}: not usable: {texts}", is_corrupt=is_corrupt)
 
 
 @dataclass(frozen=True)

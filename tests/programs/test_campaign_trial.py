@@ -15,7 +15,7 @@ import leaving_cycle
 import pytest
 from waiting import wait_for
 
-from cbt_plugins.campaigns.trial import Cycle, finished, run_trial, undo_left
+from cbt_plugins.campaigns.trial import Cycle, finished, put_aside, run_trial, undo_left
 
 CODE = """
 import sys
@@ -187,6 +187,17 @@ def killed(tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def test_what_a_killed_cycle_left_is_undone_before_the_next_attempt(killed: Path, cluster: Path) -> None:
     run_trial(Cycle("A", Path("x"), (f"ls {cluster} >{cluster}/seen",), program=leaving_cycle.PROGRAM), killed)
+    assert "left-" not in (cluster / "seen").read_text()
+    assert (cluster / "undone").read_text().splitlines()[0] == f"{killed}.partial-1/archive"
+
+
+def test_what_a_killed_cycle_left_is_undone_before_another_trial(killed: Path, cluster: Path) -> None:
+    """Both trials of a block are made anew, in turns: a kill in the second one is followed by the first one."""
+    put_aside(killed)
+    run_trial(
+        Cycle("B", Path("x"), (f"ls {cluster} >{cluster}/seen",), program=leaving_cycle.PROGRAM),
+        killed.with_name("01-B"),
+    )
     assert "left-" not in (cluster / "seen").read_text()
     assert (cluster / "undone").read_text().splitlines()[0] == f"{killed}.partial-1/archive"
 
