@@ -27,7 +27,7 @@ from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide,
 from cbt_plugins.compare.statistics.verdicts import Scatter, StatisticsWarning, Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, Section, compare
 from cbt_plugins.metrics import METRICS, Direction, MetricSource
-from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.results.run_record import Measurement, RunRecord
 from cbt_plugins.warning_kinds import caps, forbids_verdict, hides_worse
 
 #: true changes that the outlook is given for, in margins; 0: nothing changed
@@ -86,6 +86,8 @@ class Evaluation:
     trials: Tuple[Tuple[PlannedTrial, Trial], ...]
     rows: Tuple[RowState, ...]
     compared: Optional[Compared]  # all trials of all arms; None before each arm has one
+    #: attempts that gave no result, and after which the trial was made again
+    failed_attempts: Tuple[Tuple[PlannedTrial, Trial], ...] = ()
 
     @property
     def decided(self) -> bool:
@@ -138,7 +140,7 @@ def seconds_of_block(schedule: Schedule, trials: Sequence[Trial]) -> Optional[fl
 
 def evaluate(schedule: Schedule) -> Evaluation:
     """Return the state of each key row after the finished trials. Raises CampaignError where trials have no key row."""
-    trials = tuple(schedule.trials())
+    trials, failed = tuple(schedule.trials()), tuple(schedule.failed_attempts())
     good = [(planned, trial) for planned, trial in trials if not trial.reason]
     done = Counter(planned.block for planned, _ in good)
     blocks = 0
@@ -147,7 +149,7 @@ def evaluate(schedule: Schedule) -> Evaluation:
     strays = _strays(good)
     records = [(planned, record) for planned, trial in good if planned not in strays for record in trial.records]
     if not all(any(planned.arm == arm for planned, _ in records) for arm in schedule.arms):
-        return Evaluation(schedule, blocks, trials, (), None)
+        return Evaluation(schedule, blocks, trials, (), None, failed)
     try:
         compared = _compared(schedule, records)
     except Incomparable as e:  # other programs, or no common case of a sweep
@@ -159,7 +161,19 @@ def evaluate(schedule: Schedule) -> Evaluation:
             f"{schedule.config.file}: campaign.keys: no row of the results matches these keys, so nothing can "
             f"be decided"
         )
-    return Evaluation(schedule, blocks, trials, tuple(rows), compared)
+    rows = list(_without_corrupt_arms(rows, schedule, (*failed, *trials)))
+    return Evaluation(schedule, blocks, trials, tuple(rows), compared, failed)
+
+
+def _without_corrupt_arms(
+    rows: Iterable[RowState], schedule: Schedule, attempts: Sequence[Tuple[PlannedTrial, Trial]]
+) -> Iterator[RowState]:
+    """Yield the rows; those of an arm that has lost or changed data can be neither better nor equivalent."""
+    corrupt = {planned.arm: planned.name for planned, trial in attempts if trial.is_corrupt}
+    arms = {contrast.name: contrast.weights for contrast in schedule.contrasts}
+    for row in rows:
+        names = [f"{corrupt[arm]} lost or changed data" for arm in arms[row.id.contrast] if arm in corrupt]
+        yield replace(row, capped=row.capped or f"an attempt at {names[0]}") if names else row
 
 
 _Records = List[Tuple[PlannedTrial, RunRecord]]
@@ -258,7 +272,8 @@ def _rows(
     margins = {row: schedule.margin_of(row.metric) for row in observed_rows}
     units = {row: METRICS[row.metric].unit for row in observed_rows if schedule.in_unit(row.metric)}
     ratios = {row: observed.ratios for row, observed in observed_rows.items()}
-    decisions = decide(ratios, directions, schedule.design, margins, units)
+    bins = {row: observed.bin for row, observed in observed_rows.items()}
+    decisions = decide(ratios, directions, schedule.design, margins, units, bins)
     return [
         _state(row, decisions[row], observed, (len(observed_rows), schedule)) for row, observed in observed_rows.items()
     ]
@@ -285,6 +300,7 @@ class _Observed:
     capped: Optional[str]
     forbidden: Optional[str]
     medians: Mapping[str, Optional[float]]
+    bin: float  # what the bins of the values leave open of a log ratio
 
 
 class _Cells:
@@ -320,6 +336,7 @@ class _Cells:
                     reasons.append(f"{arm}: {self._strays[block, arm]}")
                 elif len(values) < max(len(runs), self._schedule.per_arm) or (min(values) <= 0 and not additive):
                     reasons.append(f"{arm}: no number{'' if additive else ' above 0'}")
+                    capped = capped or f"trials of {arm} have no number, and the others are no fair choice"
                 else:
                     ratio += weight * mean(values if additive else map(math.log, values))
             if hides_worse(limits[False], limits[True], lower):
@@ -335,22 +352,26 @@ class _Cells:
         of_sides += [w for arm in contrast.weights for w in not_recovered(arm, self._of(arm), self._key)]
         forbidden = next((warning.text for warning in of_sides if forbids_verdict(warning.code)), None)
         lenient = (warning.text for warning in of_sides if caps(warning.code, self._key[2]))
-        return _Observed(ratios, left_out, capped or next(lenient, None), forbidden, arms)
+        bin = 0.0 if additive else self._bin(contrast)
+        return _Observed(ratios, left_out, capped or next(lenient, None), forbidden, arms, bin)
+
+    def _bin(self, contrast: Contrast) -> float:
+        """Return half the widest bin of each arm, relative to its value, together."""
+        return sum(
+            abs(weight) * max((m.bin / 2 / m.value for m in self._measurements(arm) if m.value), default=0.0)
+            for arm, weight in contrast.weights.items()
+        )
 
     def _other_limits(self, contrast: Contrast) -> Tuple[StatisticsWarning, ...]:
         """Return the warning about bad seconds whose limits are of the baselines of the arms themselves."""
         base, new = (
-            [
-                measurement
-                for arm, weight in contrast.weights.items()
-                if (weight > 0) == is_new
-                for run in self._of(arm)
-                for measurement in run.measurements
-                if measurement.key == self._key
-            ]
+            [m for arm, weight in contrast.weights.items() if (weight > 0) == is_new for m in self._measurements(arm)]
             for is_new in (False, True)
         )
         return other_limits(base, new, self._schedule.margin_of("p99_ms"))
+
+    def _measurements(self, arm: str) -> List[Measurement]:
+        return [m for run in self._of(arm) for m in run.measurements if m.key == self._key]
 
     def _values(self, run: RunRecord) -> Iterator[float]:
         for measurement in run.measurements:

@@ -178,7 +178,18 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
     yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in evaluation.trials if trial.reason)
+    yield from attempts_made_again(evaluation)
     yield from left_set(evaluation)
+
+
+def attempts_made_again(evaluation: Evaluation) -> Iterator[str]:
+    """Yield for each arm how many attempts at its trials failed and were made again."""
+    for arm in evaluation.schedule.arms:
+        attempts = [(planned, trial) for planned, trial in evaluation.failed_attempts if planned.arm == arm]
+        if attempts:
+            planned, trial = attempts[-1]
+            text = f"{arm}: {several(len(attempts), 'attempt')} failed and made again"
+            yield f"{text}, the last one at {planned.name}: {trial.reason}"
 
 
 def left_set(evaluation: Evaluation) -> Iterator[str]:
@@ -207,6 +218,10 @@ def data(evaluation: Evaluation) -> Dict[str, Any]:
         "trials": [
             {"name": planned.name, "arm": planned.arm, "archive": str(trial.archive), "reason": trial.reason}
             for planned, trial in evaluation.trials
+        ],
+        "failed_attempts": [
+            {"name": planned.name, "arm": planned.arm, "archive": str(trial.archive), "reason": trial.reason}
+            for planned, trial in evaluation.failed_attempts
         ],
         "rows": [_data_of(row, evaluation) for row in evaluation.rows],
     }

@@ -210,6 +210,16 @@ class Schedule:
             if not any(trial for _, trial in trials):
                 return
 
+    def failed_attempts(self) -> Iterator[Tuple[PlannedTrial, Trial]]:
+        """Yield the attempts at trials that gave no result, and after which the trial was made again."""
+        attempts: Dict[str, List[Path]] = {}
+        for path in sorted((self.folder / "trials").glob("*.failed-*")):
+            attempts.setdefault(path.name.rpartition(".failed-")[0], []).append(path)
+        for planned in (planned for number in range(1, self.section.blocks + 1) for planned in self.block(number)):
+            for trial in map(finished, attempts.get(planned.name, ())):
+                if trial is not None and trial.reason:
+                    yield planned, trial
+
     def begin(self) -> None:
         """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
         state: Dict[str, Any] = {"version": VERSION, "file": self.config.file, "data": _masked(self.config.data)}

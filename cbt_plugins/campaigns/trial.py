@@ -114,7 +114,10 @@ def finished(folder: Path) -> Optional[Trial]:
         trial = Trial(folder, **{key: value for key, value in mark.items() if key != "version"})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
-    return trial if trial.reason or trial.step != CYCLE else _with_records(trial)
+    if trial.step != CYCLE:
+        return trial
+    # a cycle that is not to be trusted has a reason, and records all the same
+    return replace(trial, is_corrupt=_with_records(trial).is_corrupt) if trial.reason else _with_records(trial)
 
 
 def _facts(trial: Trial) -> Dict[str, Any]:

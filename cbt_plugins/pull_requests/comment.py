@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins import __version__
 from cbt_plugins.campaigns.evaluation import RowState
-from cbt_plugins.campaigns.output import change_text, margins_of
+from cbt_plugins.campaigns.output import attempts_made_again, change_text, margins_of
 from cbt_plugins.campaigns.output import data as campaign_data
 from cbt_plugins.compare import output
 from cbt_plugins.compare.table import Choice, Row, Rules, compare
@@ -173,6 +173,7 @@ class PullRequestReport:
         for row in self._key_rows():
             texts = (*row.left_out, *filter(None, (row.forbidden, row.capped)))
             yield from (f"{row.id.text}: {text}" for text in texts)
+        yield from attempts_made_again(state) if state else ()
         base, head = self.request.sides
         if base.fixed == head.fixed:
             yield "base and head are the same: this comparison only shows the block scatter of the machine"

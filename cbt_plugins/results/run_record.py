@@ -44,7 +44,7 @@ class Measurement:
     n: Optional[int] = None  # requests behind it
     step: int = 1
     start: Optional[float] = None  # epoch seconds of the series' begin, where they are known
-    bin: float = 0.0  # width of the bin of a histogram that the value is in; 0: exact
+    bin: float = 0.0  # width of the bin of a histogram, or from step to step of a ladder; 0: exact
     #: of a failure of a scorecard: the value of each repetition; `value` is their median
     repeats: Optional[Tuple[float, ...]] = None
     #: of bad seconds whose limit is of the baseline of the run, and not of its file: the limit of p99
@@ -138,7 +138,8 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     for ladder in summary.get("ladders") or ():
         for metric in from_source(MetricSource.LADDER):
             if metric.path == (ladder["unit"],) and ladder["low"] is not None:
-                yield Measurement(ladder["name"], TOTAL, metric.key, ladder["low"], n=len(ladder["steps"]))
+                width = ladder["high"] - ladder["low"] if ladder["high"] is not None else 0.0
+                yield Measurement(ladder["name"], TOTAL, metric.key, ladder["low"], n=len(ladder["steps"]), bin=width)
     failure = summary["failure"]
     limits = _limits_of_baseline(failure)
     if failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from waiting import wait_for
 
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
 from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
-from cbt_plugins.campaigns.output import blocks, headline, plan_data, table
+from cbt_plugins.campaigns.output import blocks, data, headline, plan_data, table
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.sequential import Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -93,6 +94,36 @@ def test_a_slower_arm_is_found_in_few_blocks(tmp_path: Path, made: Path) -> None
 def test_equal_arms_are_equivalent(tmp_path: Path, made: Path) -> None:
     state = after(made, schedule(tmp_path), 8, {})
     assert [row.verdict for row in state.rows] == [Verdict.EQUIVALENT] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "verdict"),
+    [("checksum-errors", 0, "inconclusive"), ("lost-objects", 1, "inconclusive"), ("incomplete", 0, "equivalent")],
+)
+def test_attempts_that_failed_are_told_and_corrupt_data_is_no_equal_arm(
+    tmp_path: Path, made: Path, code: str, status: int, verdict: str, capsys: Any
+) -> None:
+    """Each trial was made again, and the second attempt went well."""
+    its = schedule(tmp_path)
+    after(made, its, 8, {})
+    planned = next(planned for planned in its.block(2) if planned.arm == "new")
+    failed = its.folder_of(planned).with_name(f"{planned.name}.failed-1")
+    shutil.copytree(its.folder_of(planned), failed)
+    (path,) = failed.glob("archive/results/*/id-*/summary.json")
+    mark = json.loads((failed / "trial.json").read_text())
+    mark.update(status=status, reason="cycle ended with status 1" if status else None)
+    (failed / "trial.json").write_text(json.dumps(mark))
+    warning = {"code": code, "severity": "invalid", "text": "12 objects"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "usable": False, "warnings": [warning]}))
+    state = evaluate(its)
+    assert [row.verdict.value for row in state.rows if row.verdict] == [verdict] * 2
+    assert main(["campaign", "status", str(its.folder)]) == (3 if verdict == "inconclusive" else 0)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"new: 1 attempt failed and made again, the last one at {planned.name}: " in out
+    assert (f"neither better nor equivalent: an attempt at {planned.name} lost or changed data" in out) == (
+        verdict == "inconclusive"
+    )
+    assert [attempt["name"] for attempt in data(state)["failed_attempts"]] == [planned.name]
 
 
 def test_before_the_end_it_says_what_it_would_take(tmp_path: Path, made: Path, capsys: Any) -> None:
@@ -202,6 +233,24 @@ def test_a_success_rate_has_a_margin_of_its_own(tmp_path: Path, made: Path) -> N
     rows = {"a": [0.002, 0.003] * 4}
     small, large = (decide(rows, {"a": Direction.HIGHER}, Design(), its)["a"].verdict for its in ({"a": 0.001}, {}))
     assert (small, large) == (Verdict.BETTER, Verdict.EQUIVALENT)
+
+
+def test_trials_without_a_number_leave_no_better_and_no_equal_arm(tmp_path: Path, made: Path) -> None:
+    """In some blocks too few requests of an arm succeeded for a p99: the other blocks are no fair choice."""
+    its = schedule(tmp_path)
+    after(made, its, 9, {})
+    for block in (1, 3, 5):
+        planned = next(planned for planned in its.block(block) if planned.arm == "new")
+        (path,) = its.folder_of(planned).glob("archive/results/*/id-*/summary.json")
+        summary = json.loads(path.read_text())
+        for phase in summary["phases"]:
+            for line in [*phase["ops"].values(), phase["total"]]:
+                line["latency_ms"]["p99"] = None
+        path.write_text(json.dumps(summary))
+    state = evaluate(its)
+    assert [row.verdict for row in state.rows] == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
+    assert state.rows[1].capped == "trials of new have no number, and the others are no fair choice"
+    assert pull_request_verdict(state).outcome is Outcome.INCONCLUSIVE
 
 
 def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:

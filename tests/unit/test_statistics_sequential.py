@@ -76,6 +76,21 @@ def test_the_first_verdict_is_that_of_the_first_look() -> None:
     assert first_look(0.01, long) == 38
 
 
+@pytest.mark.parametrize(
+    ("ratio", "width", "verdict"),
+    [
+        (0.0, 0.18, None),  # both sides of a ladder in one step of 19 %
+        (0.0, 0.01, Verdict.EQUIVALENT),
+        (math.log(2), 0.05, Verdict.BETTER),
+        (math.log(1.04), 0.18, None),
+    ],
+)
+def test_values_in_bins_are_known_up_to_the_bins(ratio: float, width: float, verdict: Optional[Verdict]) -> None:
+    decision = decide({"a": [ratio] * 20}, {"a": Direction.HIGHER}, Design(), bins={"a": width})["a"]
+    assert decision.verdict is verdict and decision.low is not None and decision.high is not None
+    assert math.log1p(decision.high) - math.log1p(decision.low) > 2 * width
+
+
 def test_rows_that_scatter_without_bounds_have_wide_intervals() -> None:
     """An arm that nearly hangs in half of the blocks, at a look that may spend little."""
     design = Design(17, 0.01, 0.05, OBRIEN_FLEMING)

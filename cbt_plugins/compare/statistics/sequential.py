@@ -141,12 +141,13 @@ def least_scatter(margin: float) -> float:
 
 
 def interval(
-    observations: Sequence[float], alpha: float, design: Design, least: float = 0.0
+    observations: Sequence[float], alpha: float, design: Design, least: float = 0.0, bin: float = 0.0
 ) -> Optional[Tuple[float, float]]:
     """Return the interval of the mean, on the logarithm; None where there is no look.
 
     `least`: the scatter of the observations is taken as so much at least. Observations without scatter that are all 0
-    have the interval (0, 0), as in a comparison of runs; others have none.
+    have the interval (0, 0), as in a comparison of runs; others have none. `bin`: what the bins of the values leave
+    open, which is added at both ends.
     """
     n = len(observations)
     bound = critical(alpha, design.most, design.spending)[n] if n <= design.most else math.inf
@@ -157,7 +158,8 @@ def interval(
     middle = float(values.mean())
     if error <= _DIGITS:
         return (0.0, 0.0) if abs(middle) <= _DIGITS else None
-    return middle - bound * error, middle + bound * error
+    half = bound * error + bin
+    return middle - half, middle + half
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -171,6 +173,7 @@ class _Scale(NamedTuple):
 
     margin: Ends
     least: float  # scatter
+    bin: float = 0.0  # see `interval`
 
 
 @dataclass
@@ -194,18 +197,20 @@ def decide(
     design: Design,
     margins: Optional[Mapping[Key, float]] = None,
     units: Optional[Mapping[Key, str]] = None,
+    bins: Optional[Mapping[Key, float]] = None,
 ) -> Dict[Key, Decision]:
     """Return the decision about each row after all blocks. A decision of an earlier look stays.
 
     `margins`: of rows that have another than the design's. `units`: of rows whose observations and margins are
-    differences in this unit ("" for shares), and no logarithms of ratios.
+    differences in this unit ("" for shares), and no logarithms of ratios. `bins`: what the bins of values leave open
+    of a log ratio; a block of values in equal bins does not prove that nothing scatters.
     """
     findings, family = _Findings(), (len(rows), design)
     margin_of = {key: (margins or {}).get(key, design.margin) for key in rows}
-    scales = {
-        key: _Scale(margin_ends(margin, key in (units or {})), least_scatter(margin) if key in (units or {}) else 0.0)
-        for key, margin in margin_of.items()
-    }
+    scales = {}
+    for key, margin in margin_of.items():
+        in_unit, bin = key in (units or {}), (bins or {}).get(key, 0.0)
+        scales[key] = _Scale(margin_ends(margin, in_unit), least_scatter(margin if in_unit else bin), bin)
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, ratios in rows.items() if len(ratios) >= block and ratios[block - 1] is not None]
         _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, scales)
@@ -216,7 +221,8 @@ def decide(
         differs = findings.differs[key][0].value if key in findings.differs else ""
         alpha = 2 * design.alpha if key in findings.within else design.alpha / parts
         values = _present(ratios)
-        looks = [interval(values[:n], alpha, design, scales[key].least) for n in range(FIRST_LOOK, len(values) + 1)]
+        _, *scale = scales[key]
+        looks = [interval(values[:n], alpha, design, *scale) for n in range(FIRST_LOOK, len(values) + 1)]
         seen = _decision(values, [look for look in looks if look], (units or {}).get(key))
         decisions[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in findings.within)
     return decisions
@@ -236,14 +242,15 @@ def _look(
     """Add what one look finds; each change that is found leaves its part of alpha to the others."""
     family, design = rules
     for key, values in seen.items():
-        (low, high), least = scales[key]
-        ends = interval(values, 2 * design.alpha, design, least)
+        (low, high), *scale = scales[key]
+        ends = interval(values, 2 * design.alpha, design, *scale)
         if key not in findings.within and ends and low < ends[0] and ends[1] < high:
             findings.within[key] = len(values)
     last = -1
     while last != (last := len(findings.differs)):
         for key in [key for key in seen if key not in findings.differs and directions[key] is not Direction.NONE]:
-            ends = interval(seen[key], design.alpha / (family - last), design, scales[key].least)
+            _, *scale = scales[key]
+            ends = interval(seen[key], design.alpha / (family - last), design, *scale)
             if ends and (ends[0] > 0 or ends[1] < 0):
                 good = (ends[0] > 0) == (directions[key] is Direction.HIGHER)
                 findings.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
