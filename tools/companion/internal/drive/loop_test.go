@@ -67,6 +67,19 @@ func TestOpenLoopLeavesHashingOutOfLatencies(t *testing.T) {
 	}
 }
 
+// The parts of an upload are hashed between its requests.
+func TestHashingOfPartsIsNotInLatencies(t *testing.T) {
+	v := newServer()
+	v.before = func(_ *s3.Request, result *s3.Result) bool {
+		result.Hashing = time.Hour
+		return false
+	}
+	got := run(t, v, `"workers":1,"objects":1,`+oneSpace+`"ops":[{"op":"MULTIPART","spaces":["a"]}]`)
+	if _, durations := times(t, got); len(durations) != 1 || durations[0] >= 0 {
+		t.Fatal(durations)
+	}
+}
+
 func TestOpenLoopKeepsItsRate(t *testing.T) {
 	v := newServer()
 	state := fill(t, v, 100)

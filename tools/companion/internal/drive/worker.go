@@ -134,6 +134,7 @@ func (w *worker) do(started, intended time.Time) {
 		sent := time.Now()
 		clamped := w.until(sent)
 		w.e.client.Do(&w.request, result)
+		intended = intended.Add(result.Hashing)
 		if isOtherObject(result.Kind) && w.changedByOthers() {
 			now := time.Now()
 			intended = intended.Add(now.Sub(sent)) // this request is about the object as it is now

@@ -61,8 +61,9 @@ func (c *Client) pickHost(now time.Time) (best *host, probe bool) {
 		at := (turn + i) % len(c.hosts)
 		h := c.hosts[at]
 		switch {
-		case h.down && !h.probing && !now.Before(h.probeAt):
-			h.probing = true
+		case h.down && h.mayBeProbed(up) && !now.Before(h.probeAt):
+			h.probes++
+			h.probeAt = now.Add(h.backoff)
 			return h, true
 		case h.down || h.suspect(newest):
 		case !inTurn && h.errors > 0 && h.inFlight == 0 && !now.Before(h.tryAt):
@@ -89,9 +90,10 @@ func (c *Client) survey() (newest int64, up int) {
 
 // pause is how long to wait when there is no host: until one may be tried again. A host that moves wakes all.
 func (c *Client) pause(now time.Time) time.Duration {
+	_, up := c.survey()
 	pause := firstBackoff // a suspect that moves within a large object wakes nobody
 	for _, h := range c.hosts {
-		if h.down && !h.probing {
+		if h.down && h.mayBeProbed(up) {
 			pause = min(pause, max(h.probeAt.Sub(now), time.Millisecond))
 		}
 	}
@@ -106,14 +108,17 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, cause fai
 	defer c.mu.Unlock()
 	h.inFlight--
 	if probe {
-		h.probing = false
+		h.probes--
 	}
 	alive := max(int64(sent.Sub(began)), int64(now.Add(-stallTimeout).Sub(began))) // one that moved since is
 	stuck := cause.kind == KindTimeout && h.moved.Load() < alive
 	switch {
 	case cause.kind == KindCut:
 	case stuck || cause.kind == KindRefused || cause.kind == KindReset:
-		h.leave(now, probe, cause.kind+": "+cause.text)
+		h.addresses = nil
+		if len(c.hosts) > 1 { // else nothing else is there to go to: who gets no answer tries again, after a pause
+			h.leave(now, probe, cause.kind+": "+cause.text)
+		}
 	case status != 0 || cause.kind == KindProtocol:
 		h.moved.Store(int64(now.Sub(began)))
 		h.down = false

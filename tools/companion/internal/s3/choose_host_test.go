@@ -82,7 +82,8 @@ func TestAHostThatStandsStill(t *testing.T) {
 	}
 }
 
-// A host that is down gets one request at a time, after 0.25 s, 0.5 s ... 5 s; whatever else fails with it changes nothing.
+// A host that is down gets one request at a time, after 0.25 s, 0.5 s and 1 s, and then each second; whatever else fails with
+// it changes nothing. If no host is up, it gets one each time, also while others hang.
 func TestProbes(t *testing.T) {
 	now := time.Now()
 	client := chosen(t, 2, 8, false)
@@ -103,12 +104,21 @@ func TestProbes(t *testing.T) {
 		if got != h || !probe {
 			t.Fatal("not tried in its time")
 		}
-		if got, _ := client.pickHost(h.probeAt.Add(time.Hour)); got == h {
+		next := h.probeAt
+		if got, _ := client.pickHost(next.Add(time.Hour)); got == h {
 			t.Fatal("tried by two at once")
 		}
+		client.hosts[0].down, client.hosts[0].probeAt = true, next.Add(2*time.Hour)
+		if got, _ := client.pickHost(next.Add(-1)); got != nil {
+			t.Fatal("tried before its time")
+		}
+		if got, probe := client.pickHost(next); got != h || !probe {
+			t.Fatal("a request that hangs keeps all others away")
+		}
+		h.probes, client.hosts[0].down = 1, false
 		h.inFlight++
 		client.release(h, nil, true, now, refused, 0)
-		if wait = min(2*wait, 5*time.Second); h.backoff != wait {
+		if wait = min(2*wait, time.Second); h.backoff != wait {
 			t.Fatalf("%v instead of %v", h.backoff, wait)
 		}
 	}
@@ -186,7 +196,7 @@ func TestAllHostsFail(t *testing.T) {
 
 // One request that passes its deadline says nothing about a host that answered others meanwhile.
 func TestADeadlineAndAHost(t *testing.T) {
-	client := chosen(t, 1, 8, false)
+	client := chosen(t, 2, 8, false)
 	h, late := client.hosts[0], failure{KindTimeout, "no answer in time"}
 	sent := time.Now()
 	h.inFlight = 3
@@ -204,6 +214,19 @@ func TestADeadlineAndAHost(t *testing.T) {
 	client.release(h, nil, false, sent.Add(-time.Minute), late, 0)
 	if !h.down {
 		t.Fatal("up though it has not answered for long")
+	}
+}
+
+// The only host is never left: nothing else is there to go to, and the first answer after an outage must not wait.
+func TestTheOnlyHost(t *testing.T) {
+	client := chosen(t, 1, 8, false)
+	h, now := client.hosts[0], time.Now()
+	for range 9 {
+		got, _, probe := client.chooseHost(now, now)
+		if got != h || probe {
+			t.Fatal("not asked")
+		}
+		client.release(h, nil, probe, now, failure{KindRefused, "why"}, 0)
 	}
 }
 

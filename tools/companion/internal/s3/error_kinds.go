@@ -97,7 +97,7 @@ func (r *Result) Refused() bool {
 // Failing tells whether whoever asks again at once gets the same answer, as soon: no host was there, the server is too busy
 // or fails, or a proxy has none.
 func (r *Result) Failing() bool {
-	return r.Refused() || r.Kind == KindHTTP && r.Status >= 500
+	return r.Refused() || r.Kind == KindReset || r.Kind == KindHTTP && r.Status >= 500
 }
 
 // Unsure tells whether a failed PUT or DELETE may have been carried out all the same.

@@ -26,7 +26,7 @@ type host struct {
 	next      int      // of addresses
 
 	down    bool
-	probing bool // a request is under way to see whether it is back
+	probes  int // requests under way to see whether it is back
 	backoff time.Duration
 	probeAt time.Time
 	why     string       // it is down
@@ -38,7 +38,7 @@ type host struct {
 
 const (
 	firstBackoff = 250 * time.Millisecond
-	lastBackoff  = 5 * time.Second
+	lastBackoff  = time.Second
 	stallTimeout = 2 * time.Second // with a host that stands still while others move
 )
 
@@ -75,6 +75,10 @@ func (h *host) suspect(newest int64) bool {
 	return h.inFlight > 0 && newest > h.stands()+int64(stallTimeout)
 }
 
+// mayBeProbed tells whether one more probe may go to the host, with so many others up: they take the load, and probes that
+// hang must not hold the workers. If none is up, a probe that hangs must not keep away those that would be answered.
+func (h *host) mayBeProbed(up int) bool { return h.probes == 0 || up == 0 }
+
 // load is how busy the host is. One that fails fast seems idle: errors count like requests, up to as many as there may be.
 func (h *host) load(workers int) int { return h.inFlight + min(h.errors, workers) }
 
@@ -89,5 +93,4 @@ func (h *host) leave(now time.Time, probe bool, why string) {
 		return
 	}
 	h.why, h.probeAt = why, now.Add(h.backoff)
-	h.addresses = nil
 }

@@ -79,11 +79,12 @@ type Result struct {
 	Sent      time.Time
 	FirstByte time.Time // zero: no answer
 	End       time.Time
-	Bytes     int64 // of the object, not of the protocol
-	Objects   int64 // LIST: keys returned; others 1
-	Untouched bool  // it failed, and for certain changed nothing: not sent, or an upload that was never completed
-	Resent    bool  // sent twice: the server had closed the idle connection. The first one may have been carried out
-	Truncated bool  // LIST: there are more
+	Bytes     int64         // of the object, not of the protocol
+	Objects   int64         // LIST: keys returned; others 1
+	Untouched bool          // it failed, and for certain changed nothing: not sent, or an upload that was never completed
+	Resent    bool          // sent twice: the server had closed the idle connection. The first one may have been carried out
+	Truncated bool          // LIST: there are more
+	Hashing   time.Duration // within its time: of the parts of a MULTIPART
 	Keys      []string
 	Sizes     []int64
 	ETags     []uint64 // Fingerprints

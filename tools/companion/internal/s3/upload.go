@@ -37,7 +37,9 @@ func (t *task) upload() {
 		body := request.Body.Section(offset, min(part, size-offset))
 		t.renew("PUT")
 		t.call.query = appendPartQuery(t.call.query[:0], number, id)
+		begin := time.Now()
 		t.call.body, t.call.payload, t.call.extra = body, config.payloadOf(body), config.Encryption.ofData
+		t.result.Hashing += time.Since(begin)
 		if cause = t.again(); cause.kind == "" {
 			list.WriteString("<Part><PartNumber>" + strconv.Itoa(number) + "</PartNumber><ETag>")
 			list.WriteString(html.EscapeString(string(t.conn.header.Peek("ETag"))) + "</ETag></Part>")
