@@ -12,8 +12,8 @@ from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exact
 from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
 from cbt_plugins.config.units import Duration, Percent, format_percent
 
-#: objects of a bucket: cbt-load keeps a bit for each number
-MOST_OBJECTS = 1 << 36
+#: objects of a bucket: keys of cbt-load with more than ten digits are not in the order of their numbers
+MOST_OBJECTS = 10**10 - 1
 _GOALS = ("duration", "objects", "max_avail", "raw")
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import Path, did_you_mean
+from cbt_plugins.config.fill_keys import MOST_OBJECTS
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 
 
@@ -58,8 +59,6 @@ DEFAULT_MIX = MixSection.model_validate(DEFAULT_MIX_TEXT)
 
 
 _WORDS = ("live", "new")
-#: cbt-load keeps a bit for each number
-_LARGEST = 1 << 36
 _BOUND_PATTERN = r"(?:[0-9]{1,11}|(?:[1-9][0-9]{0,8})?N(?:\+[0-9]{1,11})?)"
 _PATTERN = rf"(?:live|new|[usr]\( *{_BOUND_PATTERN} *, *{_BOUND_PATTERN} *\))"
 _BOUND = re.compile(r"(?:([0-9]*)N)?\+?([0-9]*)")
@@ -108,8 +107,8 @@ def _select(value: Any) -> str:
         (times, plus), (to_times, to_plus) = key_range.first, key_range.last
         if not times and plus < 1:
             raise ValueError("the numbers of objects begin with 1")
-        if max(plus, to_plus) > _LARGEST:
-            raise ValueError(f"the numbers of objects end with {_LARGEST}")
+        if max(plus, to_plus) > MOST_OBJECTS:
+            raise ValueError(f"the numbers of objects end with {MOST_OBJECTS}")
         # k grows faster than any i: which of 5 and N is larger is known when the fill is over
         if to_times < times or (to_times == times and to_plus < plus):
             raise ValueError(f"{text}: the range ends before it begins")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Sequence, Tuple
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
+from cbt_plugins.config.fill_keys import MOST_OBJECTS
 from cbt_plugins.config.key_errors import FieldError, Strict
 from cbt_plugins.config.mix import MixSection, range_of
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Size, format_percent, parse_percent
@@ -34,7 +35,7 @@ LAST_WORDS = 15.0
 #: what an operation takes when the plan does not say
 _KEYS = {op: Keys("new") for op in WRITES}
 #: every number that there can be, each once
-_EACH = Keys(f"r(1,{1 << 36})")
+_EACH = Keys(f"r(1,{MOST_OBJECTS})")
 _READS = ("GET", "STAT", "LIST")
 #: it keeps shares in a cycle of so many requests, or objects
 _CYCLE = 1000
@@ -60,7 +61,9 @@ class CbtLoadSection(Strict):
     retries: int = Field(_DEFAULT.retries, ge=0, le=100, description="Retries of each failed request.")
     list_keys: int = Field(_DEFAULT.list_keys, ge=1, le=1000, description="Most keys in the answer to a LIST.")
     part_size: Size = Field(_DEFAULT.part_size, description="Size of a part of a multipart PUT.")
-    compressible: _Compressible = Field(_DEFAULT.compressible, description="Share of the bytes that compression saves.")
+    compressible: _Compressible = Field(
+        _DEFAULT.compressible, description="Share of the bytes that compression saves, of every whole 4 KiB."
+    )
     verify: bool = Field(_DEFAULT.verify, description="Every GET compares the content with what was written.")
     seed: int = Field(_DEFAULT.seed, ge=0, lt=1 << 63, description="Same seed: same sizes, contents, order.")
 

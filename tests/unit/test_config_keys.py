@@ -61,7 +61,7 @@ def test_the_bounds_of_a_range() -> None:
         ("get", "u(1", "get: 'u(1' is incomplete: between braces a comma ends a value; quote it"),
         ("get", 7, "get: write live, new, u(1,N)"),
         ("get", "u(0,N)", "get: the numbers of objects begin with 1"),
-        ("get", "u(1,99999999999)", "get: the numbers of objects end with 68719476736"),
+        ("get", "u(1,99999999999)", "get: the numbers of objects end with 9999999999"),
         ("get", "u(5,4)", "get: u(5,4): the range ends before it begins"),
         ("get", "s(N+2,N+1)", "get: s(N+2,N+1): the range ends before it begins"),
         ("get", "r(2N,N+5)", "get: r(2N,N+5): the range ends before it begins"),

@@ -26,8 +26,8 @@ func FuzzRun(f *testing.F) {
 	for _, ops := range []string{
 		`{"op":"PUT","spaces":["a","c"]},{"op":"GET","spaces":["a","old"]},{"op":"DELETE","spaces":["c"],"share":0.5}]}`,
 		`{"op":"PUT","spaces":["a"],"select":"u(1,9)"},{"op":"DELETE","spaces":["a"],"select":"u(1,9)","absent":true},{"op":"GET","spaces":["a"],"select":"s(2,5)"}]}`,
-		`{"op":"PUT","spaces":["a"],"select":"r(1,9)"},{"op":"STAT","spaces":["a","old"],"select":"r(1,68719476736)"}],"rate":5000,"ramp":0.1,"retries":1}`,
-		`{"op":"MULTIPART","spaces":["a"],"select":"s(N+1,68719476736)"},{"op":"LIST","spaces":["old","a"]}],"objects":20,"verify":true,"compressible":1}`,
+		`{"op":"PUT","spaces":["a"],"select":"r(1,9)"},{"op":"STAT","spaces":["a","old"],"select":"r(1,9999999999)"}],"rate":5000,"ramp":0.1,"retries":1}`,
+		`{"op":"MULTIPART","spaces":["a"],"select":"s(N+1,9999999999)"},{"op":"LIST","spaces":["old","a"]}],"objects":20,"verify":true,"compressible":1}`,
 	} {
 		f.Add([]byte(head+ops), uint8(3))
 	}

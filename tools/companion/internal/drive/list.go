@@ -125,7 +125,7 @@ func (e *engine) lastNumber(s *space) (int64, error) {
 	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: 1}
 	var result s3.Result
 	for last := int64(1 << 16); ; last *= 4 {
-		if last > 9999999999 {
+		if last > keyset.Max {
 			return keyset.Max, nil
 		}
 		request.StartAfter = string(appendKey(nil, s.spec.Prefix, last))
@@ -159,7 +159,7 @@ func (e *engine) findRange(s *space, from, to int64) error {
 			return nil
 		}
 		request.StartAfter = result.Keys[len(result.Keys)-1]
-		if to <= 9999999999 && request.StartAfter >= end {
+		if request.StartAfter >= end {
 			return nil
 		}
 	}

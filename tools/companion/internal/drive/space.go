@@ -196,6 +196,7 @@ func (s *space) noteExistence(object keyset.Unknown, exists bool) {
 	}
 	if exists {
 		s.live.Add(object.Number)
+		s.used = max(s.used, object.Number)
 	}
 	s.storeCount()
 }

@@ -4,8 +4,8 @@ package keyset
 
 import "math/bits"
 
-// Max is the largest number that a Set takes.
-const Max = int64(1) << 36
+// Max is the largest number that a Set takes: keys with more than ten digits are not in the order of their numbers.
+const Max = int64(9999999999)
 
 const (
 	perBlock = 4096
