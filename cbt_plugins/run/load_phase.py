@@ -25,7 +25,7 @@ from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.load_observer import LoadObserver, length_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.run.phase_window import block_seconds, window_of
+from cbt_plugins.run.phase_window import block_seconds, late_go, window_of
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.s3_key_sources import renewed_keys
 
@@ -72,6 +72,9 @@ class LoadPhase:
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
+        late = late_go(outcome.jobs, session.go_at) if session.go_at is not None else 0.0
+        if late:
+            outcome.warn("late-starts", f"a client began its load {late:.1f} s late, and so does the window")
         outcome.note_dry()
         if phase.warp is None or phase.warp.is_accounted:
             self.account_objects(outcome, (before.get(), after.get()), jobs, ends)

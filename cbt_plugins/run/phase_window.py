@@ -10,6 +10,8 @@ from cbt_plugins.plan import Phase
 
 #: seconds up to which a phase's aggregates are by the second
 BY_SECOND = 7200.0
+#: seconds after the go at which a driver begins too late
+LATE_GO = 1.0
 
 
 def block_seconds(phase: Phase) -> int:
@@ -34,6 +36,14 @@ def took_all(jobs: Sequence[Mapping[str, Any]]) -> bool:
     return bool(jobs) and all((job.get("driver_end") or {}).get("reason") == "exhausted" for job in jobs)
 
 
+def late_go(jobs: Sequence[Mapping[str, Any]], go_at: float) -> float:
+    """Return the seconds after the go at which the last driver began, whose client got it late; 0.0 below LATE_GO."""
+    ends = [(job, job.get("driver_end") or {}) for job in jobs]
+    began = [float(end["began"]) - float(job.get("clock_offset") or 0) for job, end in ends if end.get("began")]
+    late = max(began, default=go_at) - go_at
+    return late if late > LATE_GO else 0.0
+
+
 def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> Optional[Tuple[float, float]]:
     """Return the time in which every job of the phase was at work, from the job records; None when there is none.
 
@@ -54,9 +64,10 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
         return (start, end) if end > start else None
     block = block_seconds(phase)
     if at_go and go_at is not None:
-        start = go_at + phase.ramp + phase.warmup
+        end = go_at + phase.ramp + phase.warmup + duration
+        start = end - duration + late_go(jobs, go_at)
         cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # stopped by us, early
-        end = min([start + duration, *cut])
+        end = min([end, *cut])
     else:
         start = math.ceil(max(j["first_row"] for j in working) / block) * float(block)
         lasting = [j for j in working if j["role"] != "delete"] or working

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict
 
+import pytest
+
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.run.phase_window import block_seconds, window_of
+from cbt_plugins.run.phase_window import block_seconds, late_go, window_of
 
 
 def record(first: float, last: float, role: str = "read") -> Dict[str, Any]:
@@ -36,6 +38,18 @@ def test_cbt_loads_window_is_what_was_asked_for() -> None:
     assert window_of(hybrid(), jobs, 100.0) == (100, 160)
     assert window_of(hybrid(ramp=5.0, warmup=10.0), jobs, 100.0) == (115, 175)
     assert window_of(hybrid(), [*jobs, {**record(100, 130), "cut": True, "ended": 130.7}], 100.0) == (100, 130)
+
+
+def test_a_client_that_got_the_go_late_begins_the_window() -> None:
+    """Before that the load was not what the file says."""
+    about: Dict[str, Any] = {"cut": False, "ended": 181.0}
+    jobs = [
+        {**record(100.4, 175.0), **about, "driver_end": {"began": began + 7.0}, "clock_offset": 7.0}
+        for began in (100.004, 120.3)
+    ]
+    assert window_of(hybrid(warmup=5.0), jobs, 100.0) == (126, 165)
+    assert late_go(jobs, 100.0) == pytest.approx(20.3) and late_go(jobs[:1], 100.0) == 0.0
+    assert window_of(hybrid(), jobs[:1], 100.0) == (100, 160)
 
 
 def test_a_phase_that_takes_each_object_once_ends_with_the_last_one() -> None:
