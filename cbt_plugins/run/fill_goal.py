@@ -108,8 +108,9 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
     begin: Dict[str, Any] = {"name": pool, "stored": 0, "max_avail": None}
     noted[POOL] = begin
     first = ceph.pool_space(pool)
-    if first is not None:
+    if first is not None and first.max_avail:
         begin.update(stored=first.stored, max_avail=first.max_avail)
+    stored_before = first.stored if first is not None else 0
 
     def present() -> PoolSpace:
         space = ceph.pool_space(pool)
@@ -123,8 +124,11 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
         space = spaces.now()
         if space is None:
             return False
-        if begin["max_avail"] is None:  # RGW has made it for the first object: what is in it was available
-            begin["max_avail"] = space.max_avail + space.stored
+        # RGW has made it for the first object, or Ceph did not know it: what came since was available
+        if begin["max_avail"] is None:
+            if not space.max_avail:
+                return False
+            begin.update(stored=stored_before, max_avail=space.max_avail + space.stored - stored_before)
         return space.stored >= begin["stored"] + max_avail * begin["max_avail"]
 
     return reached

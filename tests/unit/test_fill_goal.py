@@ -115,3 +115,12 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     pool.free = 701
     assert not answer(299, 10.0)
     assert answer(300, 10.0)
+
+    # a mgr that has just started does not know MAX AVAIL
+    noted, pool.used, pool.free = {}, 100, 0
+    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), noted)
+    assert reached is not None and not answer(100, 10.0) and not answer(200, 10.0)
+    pool.free = 700
+    assert not answer(300, 10.0)
+    assert noted[fill_goal.POOL] == {"name": "data", "stored": 100, "max_avail": 900}
+    assert not answer(369, 10.0) and answer(370, 10.0)
