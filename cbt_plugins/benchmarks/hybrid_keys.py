@@ -169,7 +169,9 @@ class HybridSection(Strict):
         None, description="cbt-load. Time before `duration` in which the load grows."
     )
     warmup: Optional[Duration] = Field(
-        None, description="cbt-load. Full load after the ramp, not measured."
+        None,
+        description="cbt-load. Full load after the ramp, not measured. A phase that ends with its last object "
+        "(`r(1,N)`) is measured with its ramp and warmup.",
     )
     keys: Optional[KeysSection] = Field(None, description="cbt-load, hsbench. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
