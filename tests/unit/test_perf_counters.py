@@ -183,6 +183,43 @@ def test_gateways_of_one_name_on_two_machines_are_two(tmp_path: Path) -> None:
     assert values["requests"] == (pytest.approx(200.0), "client.rgw.a on n1")
 
 
+def test_samples_of_two_agents_are_no_restarts(tmp_path: Path) -> None:
+    """Two pods of one machine ask the same daemons; the second agent is late, and what it says is older."""
+    header: Dict[str, Any] = {"version": 1, "interval": 10, "machine": "boot 1:1"}
+    files: Dict[str, List[Dict[str, Any]]] = {}
+    for node, late, times in (("n1", 0.0, range(0, 300, 10)), ("n2", 0.01, range(100, 600, 10))):
+        lines = [{**header, "t": T0 + times[0]}]
+        lines += [{"t": T0 + t + late, "d": {"osd.1": {"onode_hits": 10**6 + 100 * t - (late > 0)}}} for t in times]
+        files[f"perf_counters.{node}/{node}.jsonl"] = lines
+    for window in ((150.0, 250.0), (200.0, 500.0)):
+        folder = tmp_path / str(window[0])
+        ((line,),) = (made_of(archive(folder, files), window)["phases"]["x"]["lines"],)
+        assert line["value"] == pytest.approx(100.0, rel=0.001)
+
+
+def test_an_agent_fills_the_gaps_of_another_one(tmp_path: Path) -> None:
+    """A pod that moved and came back: its daemon was watched from elsewhere meanwhile."""
+    header: Dict[str, Any] = {"version": 1, "interval": 10, "machine": "boot 1:1"}
+    files: Dict[str, List[Dict[str, Any]]] = {}
+    for node, times in (("n1", [*range(0, 310, 10), *range(710, 1000, 10)]), ("n2", [*range(305, 700, 10)])):
+        lines = [{**header, "t": T0 + times[0]}]
+        lines += [{"t": T0 + t, "d": {"osd.3": {"onode_hits": 10**6 + 400 * t}}} for t in times]
+        files[f"perf_counters.{node}/{node}.jsonl"] = lines
+    folder = archive(tmp_path, files)
+    for window in ((400.0, 600.0), (350.0, 900.0)):
+        ((line,),) = (made_of(folder, window)["phases"]["x"]["lines"],)
+        assert line["value"] == pytest.approx(400.0, rel=0.001)
+
+
+def test_a_clock_that_is_set_back_is_no_restart(tmp_path: Path) -> None:
+    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+    times = [t if t < 300 else t - 60 for t in range(0, 600, 10)]
+    lines += [{"t": T0 + t, "d": {"osd.1": {"onode_hits": 10**6 + 1000 * i}}} for i, t in enumerate(times)]
+    folder = archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines})
+    ((line,),) = (made_of(folder, (50.0, 500.0))["phases"]["x"]["lines"],)
+    assert line["value"] == pytest.approx(100.0, rel=0.15)
+
+
 def test_a_gateway_that_moves_to_another_machine_is_one(tmp_path: Path) -> None:
     header, files = {"version": 1, "interval": 10}, {}
     for node, times, lost in (("n2", range(310, 600, 10), 305), ("n1", range(0, 310, 10), 0)):
@@ -458,6 +495,7 @@ def test_garbage_that_was_not_counted_at_the_end_is_not_known(tmp_path: Path) ->
     assert warning["text"] == "RGW's garbage was 10 entries at the start, and could not be counted at the end"
     rows = {row[0]: row[1:] for row in counter_rows(made)}
     assert rows["garbage entries"] == ["", "10 → -"]
+    assert made_of(tmp_path, (7200.0, 9000.0)) == {"phases": {}}  # the looks are too old
     again = made_of(tmp_path, (0.0, 61.0))  # one look that failed is not the end of it
     assert again["phases"]["x"]["backlog"]["gc"] == [10, 400]
     late = made_of(tmp_path, (700.0, 1700.0))

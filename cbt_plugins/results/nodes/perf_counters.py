@@ -27,6 +27,8 @@ SPILLED, GARBAGE = 1 << 20, 1000
 INTERVAL, FINE, COARSER = 10.0, 360, 10
 #: seconds between samples of what is asked less often
 SELDOM = {"allocator_score": 1800.0}
+#: seconds between looks at the backlog where a file does not say; intervals from the end of a window to a look near it
+LOOKS, NEAR = 60.0, 10.0
 #: intervals without a sample that make a gap
 GAP_INTERVALS = 2.5
 #: what a warning names
@@ -101,17 +103,43 @@ class DaemonCounters:
         """The times of the first and the last sample."""
         return min(self._times), max(self._times)
 
-    def extend(self, later: DaemonCounters) -> None:
-        """Add the samples that another machine has of the daemon."""
-        number = len(self._times)
-        self._times += later._times
-        self._intervals += later._intervals
-        self.agent_ended = later.agent_ended
-        for name, (columns, numbers, cells) in later._samples.items():
-            mine = self._samples.setdefault(name, (columns, array("I"), array("d")))
-            if mine[0] == columns:
-                mine[1].extend(number + n for n in numbers)
-                mine[2].extend(cells)
+    def missing_in(self, times: np.ndarray, intervals: np.ndarray) -> List[int]:
+        """Return the numbers of the samples that lie in gaps between others, whose times rise, or beside all others."""
+        own = np.array(self._times)
+        place = np.searchsorted(times, own)
+        before, after = np.append(-np.inf, times)[place], np.append(times, np.inf)[place]
+        interval = np.append(intervals[:1], intervals)[place]
+        # each agent has its own delay: samples side by side would look as if counters fell
+        apart = (own - before > interval / 2) & (after - own > interval / 2)
+        (numbers,) = np.nonzero(apart & (after - before > GAP_INTERVALS * interval))
+        return list(map(int, numbers))
+
+    def fill_gaps(self, counters: DaemonCounters) -> None:
+        """Add the samples that another agent has of the daemon, where there are none."""
+        order = np.argsort(np.array(self._times), kind="stable")
+        taken = counters.missing_in(np.array(self._times)[order], np.array(self._intervals)[order])
+        if not taken:
+            return
+        samples = [(t, i, self, n) for n, (t, i) in enumerate(zip(self._times, self._intervals))]
+        samples += [(counters._times[n], counters._intervals[n], counters, n) for n in taken]
+        samples.sort(key=lambda sample: sample[0])
+        numbers_of = {(id(owner), n): number for number, (_, _, owner, n) in enumerate(samples)}
+        if counters._times[taken[-1]] >= max(self._times):
+            self.agent_ended = counters.agent_ended
+        rows_of_name: Dict[str, Tuple[int, List[Tuple[int, Sequence[float]]]]] = {}
+        for owner in (self, counters):
+            for name, (columns, numbers, cells) in owner._samples.items():
+                known, rows = rows_of_name.setdefault(name, (columns, []))
+                for place, n in enumerate(numbers if known == columns else ()):
+                    if (id(owner), n) in numbers_of:
+                        rows.append((numbers_of[id(owner), n], cells[place * columns : (place + 1) * columns]))
+        self._times = array("d", (t for t, _, _, _ in samples))
+        self._intervals = array("d", (interval for _, interval, _, _ in samples))
+        self._samples = {}
+        for name, (columns, rows) in rows_of_name.items():
+            rows.sort(key=lambda row: row[0])
+            values = array("d", chain.from_iterable(row for _, row in rows))
+            self._samples[name] = (columns, array("I", (number for number, _ in rows)), values)
 
     @property
     def names(self) -> List[str]:
@@ -125,11 +153,10 @@ class DaemonCounters:
         """Return a number at all times; it is not kept."""
         columns, numbers, cells = self._samples[name]
         times, intervals = (np.array(column)[np.array(numbers)] for column in (self._times, self._intervals))
-        # two names of a node may be one machine
-        order = np.argsort(times, kind="stable")
         intervals = np.maximum(intervals, SELDOM.get(name, 0.0))
         values = np.array(cells).reshape(-1, columns)
-        return CounterSeries(times[order], intervals[order], values[order], _is_state(name))
+        # a clock that was set back does not change the order of the samples
+        return CounterSeries(np.maximum.accumulate(times), intervals, values, _is_state(name))
 
 
 def _near(t: float, times: np.ndarray, intervals: np.ndarray) -> bool:
@@ -173,8 +200,9 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 
 def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
     """Return daemon -> counters; of gateways of one name on several machines: "client.rgw.a on NODE"."""
-    daemons: Dict[Tuple[str, str], DaemonCounters] = {}  # (name, "" or a gateway's node, the first one of its machine)
-    last_daemons: Dict[str, Iterable[Tuple[str, str]]] = {}  # node -> daemons of its last sample
+    # (name, "" or a gateway's node, the first one of its machine) -> file -> samples
+    by_file: Dict[Tuple[str, str], Dict[Path, DaemonCounters]] = {}
+    last_daemons: Dict[Path, Iterable[Tuple[str, str]]] = {}  # file -> daemons of its last sample
     machines: Dict[str, str] = {}  # as agents name them -> the first node
     node_of_machine: Dict[str, str] = {}  # node -> the first node of its machine
     for node, path in _files(run.path, "perf_counters"):
@@ -191,15 +219,18 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
                 first_node = node_of_machine.get(node, node)
                 keys = {name: (name, "" if name.startswith("osd.") else first_node) for name in line["d"] or ()}
                 for name, key in keys.items():
-                    daemons.setdefault(key, DaemonCounters()).add(t, line["d"][name], interval)
-                last_daemons[node] = keys.values()
-    for key in chain.from_iterable(last_daemons.values()):
-        daemons[key].agent_ended = True
+                    of_files = by_file.setdefault(key, {})
+                    of_files.setdefault(path, DaemonCounters()).add(t, line["d"][name], interval)
+                last_daemons[path] = keys.values()
+    for path, keys_of_last in last_daemons.items():
+        for key in keys_of_last:
+            by_file[key][path].agent_ended = True
+    daemons = {key: _chained(of_files.values()) for key, of_files in by_file.items()}
     counters_by_name: Dict[str, List[Tuple[str, DaemonCounters]]] = {}
     for (name, node), counters in sorted(daemons.items(), key=lambda item: item[1].span):
         of_name = counters_by_name.setdefault(name, [])
         if of_name and of_name[-1][1].span[1] - counters.span[0] <= INTERVAL:  # it moved
-            of_name[-1][1].extend(counters)
+            of_name[-1][1].fill_gaps(counters)
         else:
             of_name.append((node, counters))
     return {
@@ -207,6 +238,14 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
         for name, of_name in counters_by_name.items()
         for node, counters in of_name
     }
+
+
+def _chained(parts: Iterable[DaemonCounters]) -> DaemonCounters:
+    """Return the samples of several agents of one daemon: those of the first one, and of others in its gaps."""
+    first, *others = sorted(parts, key=lambda part: part.span)
+    for part in others:
+        first.fill_gaps(part)
+    return first
 
 
 class _WindowValues:
@@ -270,9 +309,12 @@ def _rounded(value: Any) -> Any:
 
 def _backlog(run: ArchivedRun, offsets: Mapping[str, float]) -> Iterator[Dict[str, Any]]:
     for node, path in _files(run.path, "backlog"):
+        interval = LOOKS
         for line in numbered_lines(path, run.damage):
-            if "s" in line:
-                yield {**line, "t": float(line["t"]) - offsets.get(node, 0.0)}
+            if "version" in line:
+                interval = float(line.get("interval") or LOOKS)
+            elif "s" in line:
+                yield {**line, "t": float(line["t"]) - offsets.get(node, 0.0), "interval": interval}
 
 
 def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optional[Dict[str, Any]]:
@@ -283,14 +325,16 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
     before = [sample for sample in samples if sample["t"] <= window[0]]
     during = [sample for sample in samples if window[0] < sample["t"] <= window[1]]
     after = [sample for sample in samples if sample["t"] > window[1]]
-    near = [*before[-1:], *during, *after[:1]]
+    ends = [(before[-1:], window[0]), (after[:1], window[1])]
+    first, last = ([look for look in looks if abs(look["t"] - t) <= NEAR * look["interval"]] for looks, t in ends)
+    near = [*first, *during, *last]
     if not near:
         return None
     backlog: Dict[str, Any] = {"looks": len(during)}
     for name in ("gc", "sync"):
         values = [sample.get(name) for sample in near]
-        ends = (next((value for value in two if value is not None), None) for two in (values[:2], values[:-3:-1]))
-        backlog[name] = list(ends) if any(name in sample for sample in near) else None
+        both = (next((value for value in two if value is not None), None) for two in (values[:2], values[:-3:-1]))
+        backlog[name] = list(both) if any(name in sample for sample in near) else None
     backlog["reshard"] = sorted({bucket for sample in during for bucket in sample.get("reshard") or ()})
     return backlog
 
