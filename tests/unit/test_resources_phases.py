@@ -229,6 +229,25 @@ def test_disks_belong_to_their_osds(tmp_path: Path) -> None:
     assert made["sda"]["read_ms"] == pytest.approx(3.0) and made["sda"]["write_ms"] == pytest.approx(5.0)
 
 
+def test_a_disk_belongs_to_the_osds_of_the_window(tmp_path: Path) -> None:
+    """osd.1 was replaced, and is on another disk since."""
+    disks = {"sda": (0.5, 10.0, 20.0), "sdc": (0.6, 10.0, 20.0)}
+    first, second = (
+        write(tmp_path / name, "n1", Made([("osd", "1", 0.5, 400)], disks=disks, osd_disks={"1": {"block": [disk]}}))
+        for name, disk in (("a", "sda"), ("b", "sdc"))
+    )
+    later = [json.loads(line) for line in second.read_text().splitlines()]
+    for line in later:
+        line["t"] += 100
+        for daemon in (line.get("names") or {}).get("d", {}).values():
+            daemon["pid"] = 4711
+    with first.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in later)
+    for window, disk in (((5.0, 15.0), "sda"), ((105.0, 115.0), "sdc")):
+        osds = {line["device"]: line["osd"] for line in of(tmp_path / "a", window)["devices"]}
+        assert osds == {"sda": None, "sdc": None, disk: "1"}
+
+
 def test_interfaces_and_their_sides(tmp_path: Path) -> None:
     write(tmp_path, "n1", Made(OSDS, nets={"eth0": (100.0, 596.0)}, addresses=["10.1.0.5/24"], speed=10000))
     write(tmp_path, "r1", Made(nets={"bond0": (1.0, 2.0)}, addresses=["10.1.0.9/24"], speed=None))

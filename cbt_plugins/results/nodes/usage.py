@@ -254,7 +254,7 @@ def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: Us
     for node in nodes:
         machines.setdefault(node.boot, []).append(node)
     for same in machines.values():
-        osds = _osds_of(node for node in alone if node.boot == same[0].boot)
+        osds = _osds_of((node for node in alone if node.boot == same[0].boot), grid)
         for name, disk in same[0].disks.items():
             seconds = disk.used.watched_seconds((grid.begin, grid.end))[0]
             reads, read, read_ms, writes, written, write_ms, busy_ms, weighted = disk.used.rise(grid.begin, grid.end)
@@ -282,12 +282,13 @@ def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: Us
             }
 
 
-def _osds_of(nodes: Iterator[NodeSamples]) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
-    """Return disk -> part of an OSD -> [(node, OSD)]."""
+def _osds_of(nodes: Iterator[NodeSamples], grid: UsageGrid) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
+    """Return disk -> part of an OSD -> [(node, OSD)], of the processes of the window: a new OSD may be on another disk.
+    """
     osds_of_disk: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
     for node in nodes:
         for daemon in node.daemons:
-            for part, disks in daemon.disks.items():
+            for part, disks in daemon.disks.items() if daemon.used.meets(grid.begin, grid.end) else ():
                 for disk in disks:
                     osds = osds_of_disk.setdefault(disk, {}).setdefault(part, [])
                     if (node.name, daemon.id) not in osds:
