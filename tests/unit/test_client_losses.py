@@ -144,6 +144,8 @@ def test_requests_that_waited_in_a_part_of_a_block_are_in_no_count(
     events = recovery(("failure", 23.0, 93.0, {"injected": 24.0}), ("return", 93.0, 100.0, {"undone": 94.0}))
     total = losses(impact([phase(tmp_path, requests, block=10)], events))["a failure"]["total"]
     assert total["waited"] == waited and total["requests"] == 140
+    p99 = None if waited is None else pytest.approx(2000.0 if waited else 10.0, rel=0.008)
+    assert total["p99_ms"] == p99
 
 
 def test_the_first_block_of_a_window_counts_though_the_window_begins_within_it(tmp_path: Path) -> None:

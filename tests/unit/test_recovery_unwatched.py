@@ -47,6 +47,18 @@ def test_a_sampler_that_dies_during_the_last_return_does_not_say_that_nothing_re
     assert (made["episodes"][1]["outcome"], gaps(made)) == ("not recovered", [])
 
 
+def test_what_a_gap_may_have_hidden_is_not_said_to_be_none(tmp_path: Path) -> None:
+    """Nobody watches from 12 to 40; then all is clean on the other OSDs."""
+    hidden = [{"t": float(t), "missing": True} for t in range(12, 40)]
+    lines = [{**DOWN, "health": "HEALTH_OK"}, *hidden, {"t": 40.0, "settled": True, "pgs": CLEAN}]
+    failure = milestones(watched(tmp_path, *lines), [*FAULT, *BACK, *ENDS])["episodes"][0]
+    told = reasons(failure)
+    for name in ("no-object-degraded", "health-ok"):
+        assert told[name] == "unknown, between 1.0 s and 30.0 s: no samples", told
+    seen = milestones(watched(tmp_path, lines[0], lines[-1]), [*FAULT, *BACK, *ENDS])["episodes"][0]
+    assert "no object was degraded" in reasons(seen).values()
+
+
 def test_a_sampler_that_dies_before_the_osds_are_up_does_not_say_that_nothing_changed(tmp_path: Path) -> None:
     """All PGs are active+clean on the other OSDs when the undo begins; the last sample comes 2 s after it has ended."""
     made = milestones(watched(tmp_path, DOWN, SETTLED, end=65.0), [*FAULT, *BACK, *ENDS])

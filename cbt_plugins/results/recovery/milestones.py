@@ -233,6 +233,9 @@ class _EpisodeMilestones:
         # the last sample shows that it was not yet; what is over in moments may have been in any gap
         maybe_before = self.begun_unseen and milestone.reason in NOT_SINCE
         gaps = self.open_end if name in STAYS_TRUE and not maybe_before else self.unwatched
+        if milestone.reason in (ALL_COPIES, SAME_HEALTH):  # of the time until the cluster was clean again
+            clean = self.clean().t
+            gaps = [gap for gap in self.unwatched if clean is None or gap[0] < clean]
         return self._unknown(*gaps[0], False) if gaps and milestone.reason not in CERTAIN else milestone
 
     def _unknown(self, a: float, b: float, happened: bool, value: Optional[Dict[str, Any]] = None) -> Milestone:

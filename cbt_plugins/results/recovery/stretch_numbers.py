@@ -51,11 +51,22 @@ class _OpPart(NamedTuple):
         return slice(low, max(low, high))
 
     @property
-    def longest_beside(self) -> int:
-        """The highest latency (ns) in the seconds of the stretch whose bins of percentiles lie partly outside."""
+    def _beside(self) -> np.ndarray:
+        """A mask of the seconds of the stretch whose bins of percentiles lie partly outside."""
         grid, places, bins = self.seconds.grid, self.places, self.bins
         at = (grid.first + np.arange(places.start, places.stop) - grid.first_block) // grid.block_step
-        return int(self.seconds.max[places][(at < bins.start) | (at >= bins.stop)].max(initial=0))
+        return np.asarray((at < bins.start) | (at >= bins.stop))
+
+    @property
+    def longest_beside(self) -> int:
+        """The highest latency (ns) in the seconds whose bins of percentiles lie partly outside."""
+        return int(self.seconds.max[self.places][self._beside].max(initial=0))
+
+    def most_beside(self, ns: float) -> int:
+        """Return how many requests at most took longer than `ns` in the seconds whose bins lie partly outside."""
+        n, total = (self.seconds.sums[name][self.places][self._beside] for name in ("n", "total"))
+        slow = self.seconds.max[self.places][self._beside] > ns
+        return int(np.minimum(n[slow], total[slow] // max(1, round(ns))).sum())
 
     def sum(self, name: str) -> int:
         return int(self.seconds.sums[name][self.places].sum())
@@ -98,7 +109,7 @@ def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
     )
     latencies = _latencies(parts)
     tail = tail_quantiles(latencies.n)
-    p50, p99, p999, *tail_ms = _quantiles(latencies, 0.5, 0.99, 0.999, *tail)
+    p50, p99, p999, *tail_ms = _quantiles(latencies, parts, 0.5, 0.99, 0.999, *tail)
     bad = [int(part.bad[part.places].sum()) for part in parts if part.bad is not None]
     return {
         "requests": n,
@@ -156,11 +167,20 @@ def _waited(parts: Sequence[_OpPart], latencies: Blocks) -> Optional[int]:
     return int(latencies.at_least(bucket).sum())
 
 
-def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
-    """Return milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples."""
+def _quantiles(latencies: Blocks, parts: Sequence[_OpPart], *wanted: float) -> List[Optional[float]]:
+    """Return milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples.
+
+    None also where the seconds whose bins lie partly outside may have had many of the slowest requests: more than half
+    as many as are above the quantile took longer than a tenth of these.
+    """
     n = latencies.n
-    quantiles = (bins[0] for bins in latencies.quantiles(*wanted))
-    return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, quantiles)]
+    quantiles = [bins[0] for bins in latencies.quantiles(*wanted, *(1 - (1 - q) / 10 for q in wanted))]
+    ms = []
+    for q, ns, high in zip(wanted, quantiles, quantiles[len(wanted) :]):
+        is_unknown = ns is None or high is None or n < round(1 / (1 - q))
+        unseen = 0 if is_unknown else sum(part.most_beside(high or 0.0) for part in parts)
+        ms.append(None if is_unknown or unseen > (1 - q) * n / 2 else round((ns or 0.0) / 1e6, 3))
+    return ms
 
 
 def _compared(line: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
