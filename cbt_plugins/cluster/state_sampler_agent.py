@@ -36,7 +36,7 @@ SPACE_PERIOD = 5.0
 MAP_SPREAD = 1.5
 #: maps between two samples that are looked at one by one, and the seconds of a sample for that: those that are left are
 #: read with the next one. A map of 10,000 OSDs has 7 MB.
-MAPS, MAPS_SECONDS = 50, 1.0
+MAPS, MAPS_SECONDS = 1000, 1.0
 #: seconds by which the clock and the time that passes may differ between two samples
 CLOCK_STEP = 2.0
 #: share of its time that the mgr is asked for: `pg dump osds` has 0.74 KB for each OSD, and 0.66 KB for each of the
@@ -157,6 +157,9 @@ class Osds:
             first = epoch if self.epoch is None else min(max(self.epoch + 1, epoch - MAPS), epoch)
             if self.up is None and self.epoch is not None:
                 self._read(self.epoch, epoch, ask)
+            if self.epoch is not None and first > self.epoch + 1:
+                self._read(first - 1, epoch, ask)  # what it has changed came at times that nobody knows
+                self.missed = "OSD maps %d to %d were not read" % (self.epoch + 1, first - 1)
             until = time.monotonic() + MAPS_SECONDS
             for number in range(first, epoch + 1):
                 change = self._read(number, epoch, ask)

@@ -91,6 +91,18 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
     assert osds.follow(status(9, 2, 3), ask) == [] and len(asked) == 5  # only placements changed
 
 
+def test_maps_that_are_too_many_to_be_read_change_nothing_at_a_known_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """osd.0 goes down in a map that nobody reads: no other map has the time of that."""
+    monkeypatch.setattr(state_sampler_agent, "MAPS", 2)
+    states = {1: [1, 1], 2: [1, 1], 3: [0, 1], 4: [0, 1], 5: [0, 0], 6: [0, 0]}
+    maps = {epoch: dump(epoch, up, [1, 1]) for epoch, up in states.items()}
+    osds = state_sampler_agent.Osds(1)
+    status = {"epoch": 6, "num_osds": 2, "num_up_osds": 0, "num_in_osds": 2, "osd_up_since": 1}
+    changes = osds.follow(status, lambda question: maps[question["epoch"]])
+    assert [(change["epoch"], change["down"]) for change in changes] == [(5, [1])]
+    assert osds.missed == "OSD maps 2 to 3 were not read" and osds.up == set()
+
+
 def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
     maps = {5: dump(5, [1, 1], [1, 1]), 6: dump(6, [0, 1], [1, 1])}
 
