@@ -303,7 +303,7 @@ class Limits:
             before = [self._last[f] for f in self._files[index] if now[f] and f in self._last]
             rises = [(b[1] - a[1], b[0] - a[0]) for a, b in zip(before, current)]
             throttled, periods = max(rises) if rises else (0, 0)
-            if throttled > 0:
+            if periods > 0:
                 rows.append([index, periods, throttled])
         self._last = {file: counts for file, counts in now.items() if counts}
         self._files = {index: files for index, files in self._files.items() if index in processes}
