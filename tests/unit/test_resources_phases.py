@@ -229,6 +229,27 @@ def test_disks_belong_to_their_osds(tmp_path: Path) -> None:
     assert made["sda"]["read_ms"] == pytest.approx(3.0) and made["sda"]["write_ms"] == pytest.approx(5.0)
 
 
+def test_a_pod_that_moves_has_the_machine_of_the_window(tmp_path: Path) -> None:
+    """First r1 is alone on a machine of 64 processors, then beside n1 on one of 8."""
+    disks = {"sda": (0.95, 10.0, 20.0)}
+    osd = Made([("osd", "1", 0.5, 400)], boot="small", cpus=8, disks=disks, osd_disks={"1": {"block": ["sda"]}})
+    path = write(tmp_path, "n1", osd, seconds=120)
+    parts = [
+        write(tmp_path / name, "r1", Made([("rgw", "r1", 2.0, 300)], boot=boot, cpus=cpus, pidns=f"pid:[{cpus}]"))
+        for name, boot, cpus in (("a", "large", 64), ("b", "small", 8))
+    ]
+    lines = [json.loads(line) for line in parts[1].read_text().splitlines()]
+    moved = "".join(json.dumps({**line, "t": line["t"] + 100}) + "\n" for line in lines)
+    (tmp_path / "resources.r1").mkdir()
+    (tmp_path / "resources.r1" / "r1.jsonl").write_text(parts[0].read_text() + moved)
+    assert path.exists()
+    before, after = (
+        {node["node"]: (node["cpus"], node["machine"]) for node in of(tmp_path, window)["nodes"]}
+        for window in ((5.0, 15.0), (105.0, 115.0))
+    )
+    assert before == {"n1": (8, "n1"), "r1": (64, "r1")} and after == {"n1": (8, "n1"), "r1": (8, "n1")}
+
+
 def test_a_disk_belongs_to_the_osds_of_the_window(tmp_path: Path) -> None:
     """osd.1 was replaced, and is on another disk since."""
     disks = {"sda": (0.5, 10.0, 20.0), "sdc": (0.6, 10.0, 20.0)}

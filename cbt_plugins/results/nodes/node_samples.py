@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -94,6 +94,16 @@ class MachineKills(NamedTuple):
     kills: int
 
 
+class MachineOfNode(NamedTuple):
+    """The machine of a node for the time of a connection: a pod may move to another one."""
+
+    first: float
+    last: float
+    cpus: int
+    boot: str
+    network: str
+
+
 @dataclass
 class DaemonSamples:
     """One process of Ceph or of a load generator."""
@@ -168,6 +178,18 @@ class NodeSamples:
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
     oom_kills: List[MachineKills] = field(default_factory=list)  # in order; [] in files of before
     damage: Tuple[str, ...] = ()  # what was wrong with lines, which are left out
+    machines: List[MachineOfNode] = field(default_factory=list)
+
+    def in_window(self, window: Tuple[float, float]) -> NodeSamples:
+        """Return the node with the machine on which it was for the longest time of a window."""
+        seconds: Dict[Tuple[int, str, str], float] = {}
+        for first, last, *about in self.machines:
+            machine: Any = tuple(about)
+            seconds[machine] = seconds.get(machine, 0.0) + max(0.0, min(last, window[1]) - max(first, window[0]))
+        if len(seconds) < 2:
+            return self
+        cpus, boot, network = max(seconds, key=seconds.__getitem__)
+        return replace(self, cpus=cpus, boot=boot, network=network)
 
     def has_kill_at(self, end: float) -> bool:
         """Return whether the machine counted an OOM kill when a process ended, whose last sample was at `end`.
@@ -372,6 +394,7 @@ class _Lines:
         if self._begin is None:
             return
         edges = np.concatenate(([self._begin], self._times)) - offset
+        node.machines.append(MachineOfNode(edges[0], edges[-1], node.cpus, node.boot, node.network))
         ticks = np.array(self._ticks).reshape(len(self._times), -1) / float(about["hz"])
         node.host += [(t - offset, load, left, swapped) for t, load, left, swapped in self._host]
         node.oom_kills += [MachineKills(a - offset, b - offset, node.boot, kills) for a, b, kills in self._kills]

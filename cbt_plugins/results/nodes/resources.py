@@ -68,7 +68,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
             continue
         phase_nodes = [*of_run, *of_phase]
         run.damage.update(dict.fromkeys(text for node in phase_nodes for text in node.damage))
-        nodes = [node for node in phase_nodes if node.processors.meets(*window)]
+        nodes = [node.in_window(window) for node in phase_nodes if node.processors.meets(*window)]
         if nodes:
             names = {node.name for node in nodes}
             seen = {node.name: roles_at(node, roles) for node in phase_nodes}
@@ -282,7 +282,7 @@ def of_window(
     With "served", a Counter of requests, also the CPU time of thread groups for each. Of the classes of `unseen` there
     are no sums.
     """
-    partial = unseen.classes
+    nodes, partial = [node.in_window(window) for node in nodes], unseen.classes
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
