@@ -57,6 +57,7 @@ def _info(code: str, text: str) -> WarningKind:
 #: metrics without meaning if the rate was given, or if the load was too small
 _OF_RATE = ("*_per_s", "throughput_share")
 _OF_LOAD = (*_OF_RATE, "*_ms", "p99_ratio", "bad_s")
+_OF_LADDERS = ("highest_per_s", "highest_workers")
 #: metrics of what nodes and daemons used
 _OF_NODES = ("cores", "cores_per_gb_s", "cpu_ms_per_op", "ops_per_core", "rgw_osd_ratio", "rss_mib")
 
@@ -102,6 +103,8 @@ _ALL = (
     WarningKind("rate", "an open loop did not issue requests at the rate of the file"),
     WarningKind("read-share", "reads did not know all objects"),
     WarningKind("late-starts", "requests of an open loop started late"),
+    WarningKind("late-go", "a client began its load late"),
+    WarningKind("ladder-open", "a ladder met its objective at the highest load", caps=_OF_LADDERS),
     WarningKind("errors", "requests failed"),
     WarningKind("resent", "over 0.1 % of the requests were sent again on a new connection"),
     WarningKind("accounting", "object accounting: objects before + PUT - DELETE differs from objects after"),

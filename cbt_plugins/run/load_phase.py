@@ -72,9 +72,9 @@ class LoadPhase:
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
-        late = late_go(outcome.jobs, session.go_at) if session.go_at is not None else 0.0
+        late = late_go(phase, outcome.jobs, session.go_at)
         if late:
-            outcome.warn("late-starts", f"a client began its load {late:.1f} s late, and so does the window")
+            outcome.warn("late-go", f"a client began its load {late:.1f} s late, and so does the window")
         outcome.note_dry()
         if phase.warp is None or phase.warp.is_accounted:
             self.account_objects(outcome, (before.get(), after.get()), jobs, ends)

@@ -36,8 +36,17 @@ def took_all(jobs: Sequence[Mapping[str, Any]]) -> bool:
     return bool(jobs) and all((job.get("driver_end") or {}).get("reason") == "exhausted" for job in jobs)
 
 
-def late_go(jobs: Sequence[Mapping[str, Any]], go_at: float) -> float:
-    """Return the seconds after the go at which the last driver began, whose client got it late; 0.0 below LATE_GO."""
+def _asked_seconds(phase: Phase, jobs: Sequence[Mapping[str, Any]]) -> Optional[float]:
+    """Return how long a phase was to last; None for one that ends by itself."""
+    return None if took_all(jobs) else phase.goal.duration if phase.goal else phase.duration
+
+
+def late_go(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> float:
+    """Return the seconds after the go at which the last driver began, whose client got it late; 0.0 below LATE_GO, and
+    where the window does not begin with the go.
+    """
+    if go_at is None or not _asked_seconds(phase, jobs) or not generator_of(phase.engine).begins_at_go:
+        return 0.0
     ends = [(job, job.get("driver_end") or {}) for job in jobs]
     began = [float(end["began"]) - float(job.get("clock_offset") or 0) for job, end in ends if end.get("began")]
     late = max(began, default=go_at) - go_at
@@ -52,9 +61,7 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
     """
     working = [j for j in jobs if j["first_row"] is not None]
-    duration = phase.goal.duration if phase.goal else phase.duration
-    if took_all(jobs):
-        duration = None
+    duration = _asked_seconds(phase, jobs)
     at_go = generator_of(phase.engine).begins_at_go and go_at is not None
     is_fixed = at_go and duration  # also when nothing was finished
     if not (working or is_fixed):
@@ -65,7 +72,7 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     block = block_seconds(phase)
     if at_go and go_at is not None:
         end = go_at + phase.ramp + phase.warmup + duration
-        start = end - duration + late_go(jobs, go_at)
+        start = end - duration + late_go(phase, jobs, go_at)
         cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # stopped by us, early
         end = min([end, *cut])
     else:

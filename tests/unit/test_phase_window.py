@@ -48,7 +48,7 @@ def test_a_client_that_got_the_go_late_begins_the_window() -> None:
         for began in (100.004, 120.3)
     ]
     assert window_of(hybrid(warmup=5.0), jobs, 100.0) == (126, 165)
-    assert late_go(jobs, 100.0) == pytest.approx(20.3) and late_go(jobs[:1], 100.0) == 0.0
+    assert late_go(hybrid(), jobs, 100.0) == pytest.approx(20.3) and late_go(hybrid(), jobs[:1], 100.0) == 0.0
     assert window_of(hybrid(), jobs[:1], 100.0) == (100, 160)
 
 
