@@ -387,6 +387,10 @@ def result_warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
         names = (*loaded.get(phase, ()), *([scored[phase]] if phase in scored else ()))
         yield ResultWarning(warning["code"], text, about, warning.get("op"), also, names)
     yield from _untrusted(summary, beside, scored)
+    for ladder in summary.get("ladders") or ():
+        if ladder["low"] is not None and ladder["high"] is None:
+            text = f"{ladder['name']}: the objective was met at the highest load, so the limit is unknown"
+            yield ResultWarning("ladder-open", text, ladder["name"])
     for phase in summary["phases"]:
         if phase["loop"] == "open":
             text = f"{phase['name']}: {phase['rate']['asked']:g} requests/s were asked for; compare latencies"

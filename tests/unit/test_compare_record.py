@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import archive_builder
 import pytest
@@ -18,8 +18,9 @@ from cbt_plugins.compare.table import Rules
 from cbt_plugins.metrics import CLUSTER, METRICS
 from cbt_plugins.results.record_reader import record_of_summary, records_of
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.run_record import Measurement, RunRecord, result_warnings
+from cbt_plugins.results.run_record import Measurement, RunRecord, measurements, result_warnings
 from cbt_plugins.results.summary_file import summarize, write_summary
+from cbt_plugins.warning_kinds import caps
 
 
 def of(record: RunRecord, *key: str) -> Measurement:
@@ -366,3 +367,14 @@ def test_workers_of_a_calibration_are_no_reason_to_refuse(tmp_path: Path, planne
         configs.append(records_of(run)[0].config)
     assert [config.get("phase.mix.workers") for config in configs] == ([8, 8] if planned else [None, None])
     assert [config["loops.mix"] for config in configs] == ["GET:2", "GET:3"]
+
+
+@pytest.mark.parametrize(("high", "is_open"), [(None, True), (10760.0, False)])
+def test_a_ladder_without_a_miss_has_no_upper_bound(high: Optional[float], is_open: bool) -> None:
+    """Two ladders that met the objective at the highest load may differ by any factor."""
+    ladder = {"name": "find", "unit": "rate", "low": 9051.0, "high": high, "steps": [1, 2]}
+    summary: Dict[str, Any] = {"phases": [], "warnings": [], "failure": None, "ladders": [ladder], "usable": True}
+    assert [warning.code for warning in result_warnings(summary)] == (["ladder-open"] if is_open else [])
+    (found,) = measurements(summary)
+    assert (found.value, found.bin) == (9051.0, 0.0 if is_open else 1709.0)
+    assert caps("ladder-open", found.metric)
