@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import time
@@ -53,7 +54,7 @@ from cbt_plugins.pull_requests.revisions import Revision
 from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, is_regression, pull_request_verdict
 from cbt_plugins.results.run_record import RunRecord
 
-JOURNAL, VERSION = "pr.jsonl", 1
+JOURNAL, VERSION = "pr.jsonl", 2
 #: files of the answer
 COMMENT, DATA = "pr.md", "pr.json"
 #: in the environment of build and deploy, beside those of a commit and of a trial
@@ -148,7 +149,10 @@ class PullRequestRun:
 
     def _check_folder(self) -> None:
         begun = self._journal.last("begin")
-        if begun and (begun.get("version"), begun.get("of")) != (VERSION, self.request.mark):
+        if begun and begun.get("version") != VERSION:
+            text = "this folder was begun by another version of cbt-plugins, with other rules"
+            raise CampaignError(f"{self.folder}: {text}: give another folder with -a")
+        if begun and begun.get("of") != self.request.mark:
             text = "this folder belongs to a `cbt-tools pr` with other sides or another file"
             raise CampaignError(f"{self.folder}: {text}: give another folder with -a")
         if not begun:
@@ -316,6 +320,8 @@ class PullRequestRun:
             trial = finished(folder)
             if trial and not trial.reason:  # what an earlier attempt left was undone before
                 continue
+            if not folder.exists() and not any(folder.parent.glob(f"{glob.escape(folder.name)}.*")):
+                continue  # never made
             failure = undo_left(replace(cycle, limit=min(cycle.limit, max(60.0, self.seconds_left()))), folder)
             if failure:
                 self._tell(failure)
