@@ -129,8 +129,8 @@ class DaemonCounters:
         rows_of_name: Dict[str, Tuple[int, List[Tuple[int, Sequence[float]]]]] = {}
         for owner in (self, counters):
             for name, (columns, numbers, cells) in owner._samples.items():
-                known, rows = rows_of_name.setdefault(name, (columns, []))
-                for place, n in enumerate(numbers if known == columns else ()):
+                first_columns, rows = rows_of_name.setdefault(name, (columns, []))
+                for place, n in enumerate(numbers if first_columns == columns else ()):
                     if (id(owner), n) in numbers_of:
                         rows.append((numbers_of[id(owner), n], cells[place * columns : (place + 1) * columns]))
         self._times = array("d", (t for t, _, _, _ in samples))
