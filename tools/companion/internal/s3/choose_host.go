@@ -64,6 +64,7 @@ func (c *Client) pickHost(now time.Time) (best *host, probe bool) {
 		case h.down && h.mayBeProbed(up) && !now.Before(h.probeAt):
 			h.probes++
 			h.probeAt = now.Add(h.backoff)
+			c.hasten(now)
 			return h, true
 		case h.down || h.suspect(newest):
 		case !inTurn && h.errors > 0 && h.inFlight == 0 && !now.Before(h.tryAt):
@@ -73,6 +74,19 @@ func (c *Client) pickHost(now time.Time) (best *host, probe bool) {
 		}
 	}
 	return best, false
+}
+
+// hasten lets no host wait for long while none is up: the load is to come back as soon as a host does.
+func (c *Client) hasten(now time.Time) {
+	if _, up := c.survey(); up > 0 {
+		return
+	}
+	soon := now.Add(firstBackoff)
+	for _, h := range c.hosts {
+		if h.probeAt.After(soon) {
+			h.probeAt = soon
+		}
+	}
 }
 
 // survey counts the hosts that are up, and says when the last of all moved.
@@ -115,10 +129,8 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, cause fai
 	switch {
 	case cause.kind == KindCut:
 	case stuck || cause.kind == KindRefused || cause.kind == KindReset:
-		h.addresses = nil
-		if len(c.hosts) > 1 { // else nothing else is there to go to: who gets no answer tries again, after a pause
-			h.leave(now, probe, cause.kind+": "+cause.text)
-		}
+		h.leave(now, probe, cause.kind+": "+cause.text)
+		c.hasten(now)
 	case status != 0 || cause.kind == KindProtocol:
 		h.moved.Store(int64(now.Sub(began)))
 		h.down = false

@@ -196,7 +196,7 @@ func TestAllHostsFail(t *testing.T) {
 
 // One request that passes its deadline says nothing about a host that answered others meanwhile.
 func TestADeadlineAndAHost(t *testing.T) {
-	client := chosen(t, 2, 8, false)
+	client := chosen(t, 1, 8, false)
 	h, late := client.hosts[0], failure{KindTimeout, "no answer in time"}
 	sent := time.Now()
 	h.inFlight = 3
@@ -217,16 +217,28 @@ func TestADeadlineAndAHost(t *testing.T) {
 	}
 }
 
-// The only host is never left: nothing else is there to go to, and the first answer after an outage must not wait.
-func TestTheOnlyHost(t *testing.T) {
+// While no host is up each gets a request every 0.25 s, also while earlier ones hang: all others wait for their answer.
+func TestNoHostIsUp(t *testing.T) {
 	client := chosen(t, 1, 8, false)
 	h, now := client.hosts[0], time.Now()
+	h.inFlight = 1
+	client.release(h, nil, false, now, failure{KindRefused, "why"}, 0)
 	for range 9 {
-		got, _, probe := client.chooseHost(now, now)
-		if got != h || probe {
-			t.Fatal("not asked")
+		now = h.probeAt
+		if got, _ := client.pickHost(now.Add(-1)); got != nil {
+			t.Fatal("tried before its time")
 		}
-		client.release(h, nil, probe, now, failure{KindRefused, "why"}, 0)
+		if got, probe := client.pickHost(now); got != h || !probe {
+			t.Fatal("a request that hangs keeps all others away")
+		}
+		if again := client.pause(now); again > firstBackoff {
+			t.Fatal("the next one waits for", again)
+		}
+	}
+	h.inFlight++
+	client.release(h, nil, true, now, failure{KindRefused, "why"}, 0)
+	if wait := time.Until(h.probeAt); wait > firstBackoff {
+		t.Fatal("a refusal makes the next one wait for", wait)
 	}
 }
 

@@ -93,4 +93,5 @@ func (h *host) leave(now time.Time, probe bool, why string) {
 		return
 	}
 	h.why, h.probeAt = why, now.Add(h.backoff)
+	h.addresses = nil
 }
