@@ -61,7 +61,7 @@ func (c *Client) pickHost(now time.Time) (best *host, probe bool) {
 		at := (turn + i) % len(c.hosts)
 		h := c.hosts[at]
 		switch {
-		case h.down && h.mayBeProbed(up) && !now.Before(h.probeAt):
+		case h.down && h.mayBeProbed(up, c.config.Workers/len(c.hosts)) && !now.Before(h.probeAt):
 			h.probes++
 			h.probeAt = now.Add(h.backoff)
 			c.hasten(now)
@@ -107,7 +107,7 @@ func (c *Client) pause(now time.Time) time.Duration {
 	_, up := c.survey()
 	pause := firstBackoff // a suspect that moves within a large object wakes nobody
 	for _, h := range c.hosts {
-		if h.down && h.mayBeProbed(up) {
+		if h.down && h.mayBeProbed(up, c.config.Workers/len(c.hosts)) {
 			pause = min(pause, max(h.probeAt.Sub(now), time.Millisecond))
 		}
 	}

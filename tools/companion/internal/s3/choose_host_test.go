@@ -223,7 +223,7 @@ func TestNoHostIsUp(t *testing.T) {
 	h, now := client.hosts[0], time.Now()
 	h.inFlight = 1
 	client.release(h, nil, false, now, failure{KindRefused, "why"}, 0)
-	for range 9 {
+	for range 8 {
 		now = h.probeAt
 		if got, _ := client.pickHost(now.Add(-1)); got != nil {
 			t.Fatal("tried before its time")
@@ -235,10 +235,34 @@ func TestNoHostIsUp(t *testing.T) {
 			t.Fatal("the next one waits for", again)
 		}
 	}
+	if got, _ := client.pickHost(h.probeAt); got != nil {
+		t.Fatal("more probes than workers")
+	}
 	h.inFlight++
 	client.release(h, nil, true, now, failure{KindRefused, "why"}, 0)
 	if wait := time.Until(h.probeAt); wait > firstBackoff {
 		t.Fatal("a refusal makes the next one wait for", wait)
+	}
+}
+
+// Of two hosts that are down one hangs: it gets its share of the workers, and the others ask the other host.
+func TestAHostThatHangsWhileNoneIsUp(t *testing.T) {
+	client := chosen(t, 2, 8, false)
+	hung, gone := client.hosts[0], client.hosts[1]
+	now := time.Now()
+	for _, h := range client.hosts {
+		h.inFlight = 1
+		client.release(h, nil, false, now, failure{KindRefused, "why"}, 0)
+	}
+	for range 100 {
+		now = now.Add(time.Second)
+		if h, _ := client.pickHost(now); h == gone {
+			h.inFlight++
+			client.release(h, nil, true, now, failure{KindRefused, "why"}, 0)
+		}
+	}
+	if hung.probes != 4 {
+		t.Fatal(hung.probes, "of 8 workers hang")
 	}
 }
 

@@ -76,8 +76,9 @@ func (h *host) suspect(newest int64) bool {
 }
 
 // mayBeProbed tells whether one more probe may go to the host, with so many others up: they take the load, and probes that
-// hang must not hold the workers. If none is up, a probe that hangs must not keep away those that would be answered.
-func (h *host) mayBeProbed(up int) bool { return h.probes == 0 || up == 0 }
+// hang must not hold the workers. If none is up, a probe that hangs must not keep away those that would be answered, up to
+// the host's share of the workers: the others are to find out when another host is back.
+func (h *host) mayBeProbed(up, share int) bool { return h.probes == 0 || up == 0 && h.probes < share }
 
 // load is how busy the host is. One that fails fast seems idle: errors count like requests, up to as many as there may be.
 func (h *host) load(workers int) int { return h.inFlight + min(h.errors, workers) }
