@@ -211,13 +211,19 @@ def test_an_agent_fills_the_gaps_of_another_one(tmp_path: Path) -> None:
         assert line["value"] == pytest.approx(400.0, rel=0.001)
 
 
-def test_a_clock_that_is_set_back_is_no_restart(tmp_path: Path) -> None:
-    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_clock_that_is_set_back_is_no_restart(tmp_path: Path, resumed: bool) -> None:
     times = [t if t < 300 else t - 60 for t in range(0, 600, 10)]
-    lines += [{"t": T0 + t, "d": {"osd.1": {"onode_hits": 10**6 + 1000 * i}}} for i, t in enumerate(times)]
-    folder = archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines})
-    ((line,),) = (made_of(folder, (50.0, 500.0))["phases"]["x"]["lines"],)
-    assert line["value"] == pytest.approx(100.0, rel=0.15)
+    files: Dict[str, List[Dict[str, Any]]] = {}
+    for node, begin in (("n1", 0), ("n2", 900))[: 2 if resumed else 1]:
+        lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0 + begin, "machine": "boot 1:1"}]
+        for i, t in enumerate(times):
+            lines.append({"t": T0 + begin + t, "d": {"osd.1": {"onode_hits": 10**6 + 1000 * i + 100 * begin}}})
+        files[f"perf_counters.{node}/{node}.jsonl"] = lines
+    folder = archive(tmp_path, files)
+    for begin in (0.0, 900.0)[: 2 if resumed else 1]:
+        ((line,),) = (made_of(folder, (begin + 50.0, begin + 500.0))["phases"]["x"]["lines"],)
+        assert line["value"] == pytest.approx(100.0, rel=0.15)
 
 
 def test_a_gateway_that_moves_to_another_machine_is_one(tmp_path: Path) -> None:

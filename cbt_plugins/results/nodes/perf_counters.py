@@ -116,8 +116,9 @@ class DaemonCounters:
 
     def fill_gaps(self, counters: DaemonCounters) -> None:
         """Add the samples that another agent has of the daemon, where there are none."""
-        order = np.argsort(np.array(self._times), kind="stable")
-        taken = counters.missing_in(np.array(self._times)[order], np.array(self._intervals)[order])
+        for part in (self, counters):  # a clock that was set back does not change the order of the samples
+            part._times = array("d", np.maximum.accumulate(np.array(part._times)))
+        taken = counters.missing_in(np.array(self._times), np.array(self._intervals))
         if not taken:
             return
         samples = [(t, i, self, n) for n, (t, i) in enumerate(zip(self._times, self._intervals))]
