@@ -369,16 +369,16 @@ def test_what_the_threads_of_a_process_ran_between_two_looks(
 
 
 @contextmanager
-def limited_group() -> Iterator[Path]:
-    """Make a cgroup that may use a tenth of a processor; skip where this user may make none."""
+def limited_group(processors: float = 0.1) -> Iterator[Path]:
+    """Make a cgroup that may use so many processors; skip where this user may make none."""
     first = Path("/sys/fs/cgroup/cpu")
     folder = (first if first.exists() else first.parent).resolve() / f"cbtp-test-{os.getpid()}"
     try:
         folder.mkdir()
         if first.exists():
-            (folder / "cpu.cfs_quota_us").write_text("10000")
+            (folder / "cpu.cfs_quota_us").write_text(str(round(processors * 100000)))
         else:
-            (folder / "cpu.max").write_text("10000 100000")
+            (folder / "cpu.max").write_text(f"{round(processors * 100000)} 100000")
     except OSError as error:
         pytest.skip(f"no cgroup of our own: {error}")
     yield folder
@@ -408,6 +408,23 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
             ((index, periods, throttled),) = limits.rises(processes.watched)
     assert processes.watched[index].pid == its.process.pid
     assert 0 < throttled <= periods
+
+
+def test_a_limit_that_stopped_nobody_is_told_with_its_periods(daemon: Callable[[str, float], Daemon]) -> None:
+    """A report tells a limit that was never reached from one that nobody looked at."""
+    its = daemon(ID, 0.15)
+    with limited_group(100) as folder:
+        (folder / "cgroup.procs").write_text(str(its.process.pid))
+        processes = node_daemons.Processes(os.getpid())
+        with closed(processes):
+            processes.scan(0.0)
+            limits = node_daemons.Limits()
+            assert limits.rises(processes.watched) == []
+            its.burnt()
+            ((index, periods, throttled),) = limits.rises(processes.watched)
+        (folder.parent / "cgroup.procs").write_text(str(its.process.pid))
+    assert processes.watched[index].pid == its.process.pid
+    assert periods > 0 and throttled == 0
 
 
 #: as in a container: $0 is the cgroup of a shell and the root that it sees; then words

@@ -70,3 +70,16 @@ func TestReadsOfLiveObjectsAreUniformAfterDeletions(t *testing.T) {
 		t.Fatalf("chi square is %.0f, at most %.0f", distance, most)
 	}
 }
+
+func TestAnUnknownObjectAboveAllUsedNumbersIsNotGivenOutAgain(t *testing.T) {
+	s := filled(10)
+	// a DELETE of an object that an earlier run may have had
+	s.unknown = map[int64]keyset.Unknown{15: {Number: 15, Op: string(s3.Delete)}}
+	s.noteExistence(s.unknown[15], true)
+	if !s.live.Has(15) || s.used != 15 {
+		t.Fatalf("live %v, used %d", s.live.Has(15), s.used)
+	}
+	if spare := s.unused(); spare.number != 16 {
+		t.Fatalf("%d is the next one", spare.number)
+	}
+}
