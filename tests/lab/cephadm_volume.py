@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 from faulty import Faulty
 from test_daemon_faults import ALL, inject, state
-from waiting import end_of, wait_for
+from waiting import wait_for
 
 NODE = "node3"
 #: of the orchestrator, which manages it: it makes OSDs on these volumes by itself when it can
@@ -143,13 +143,6 @@ def osd_on_volumes(containers: Faulty, base: Path) -> Iterator[VolumeOsd]:
             containers.lab.exec(NODE, ["sh", "-c", "umount /etc/lvm"])
 
 
-def end_by_kill(containers: Faulty, running: Any) -> None:
-    """Kill the process that has the cluster (kill -9)."""
-    containers.lab.exec("node0", ["kill", "-9", str(containers.holder()["pid"])])
-    end_of(running)
-    running.stdout.close()
-
-
 def replaced(osd: VolumeOsd, killed_at: str) -> None:
     """Replace the OSD, kill the run when its journal has an event, and undo what it has left."""
     containers, name = osd.containers, f"osd.{osd.number}"
@@ -157,7 +150,7 @@ def replaced(osd: VolumeOsd, killed_at: str) -> None:
     folder, then = containers.folder(), "injector.undo_all()" if killed_at == "undo" else "hold()"
     running = containers.start(folder, f"injector.acquire(); {statement}; {then}")
     containers.await_event(folder, running, killed_at)
-    end_by_kill(containers, running)
+    containers.end_by_kill(running)
     if killed_at == "confirmed":
         assert osd.map_state() == ["destroyed", "exists"]
     done = containers.undo(folder)
@@ -172,7 +165,7 @@ def replaced_by_two_undos(osd: VolumeOsd) -> None:
     containers.run(folder, f"injector.acquire(); {statement}")
     undoing = containers.start(folder, "injector.acquire(); injector.undo_all()")
     wait_for(lambda: not osd.row(), "the daemon removed", 300.0)
-    end_by_kill(containers, undoing)
+    containers.end_by_kill(undoing)
     assert osd.map_state() == ["destroyed", "exists"]
     done = containers.undo(folder)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -15,7 +15,7 @@ from container_faults import ContainerFault, as_it_is, gateway_on
 from container_lab import S3, ContainerCycle, Containers
 from cycles import Cycle
 from doc_examples import changed, files_in
-from test_daemon_faults import STATES, answering, held, inject, killed, state
+from test_daemon_faults import STATES, answering, held, inject, state
 from test_init_on_lab import OF_RGW, STATE, tool
 from test_init_on_lab import state as state_of
 from waiting import wait_for
@@ -176,7 +176,7 @@ def hold_and_undo_each_kind(containers: Containers) -> None:
         folder = containers.folder()
         running = held(containers, statement, folder)
         wait_for(effect, f"the effect of {statement}", 60.0)
-        killed(containers, running)
+        containers.end_by_kill(running)
         assert effect(), statement
         done = containers.undo(folder)
         assert done.returncode == 0, (statement, done.stderr[-3000:])
@@ -231,7 +231,7 @@ def held_killed_and_undone(containers: Containers, held_fault: ContainerFault) -
     assert not held_fault.in_force()
     running = held(containers, held_fault.statement, folder)
     wait_for(held_fault.in_force, f"the effect of {held_fault.statement}", 60.0)
-    killed(containers, running)
+    containers.end_by_kill(running)
     assert held_fault.in_force(), held_fault.statement
     done = containers.undo(folder)
     assert done.returncode == 0, (held_fault.statement, done.stderr[-3000:])

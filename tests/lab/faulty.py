@@ -12,7 +12,7 @@ import leading
 from cluster_state import clean, moving
 from cycles import IN_HOME
 from running_lab import PROJECT, RunningLab
-from waiting import wait_for
+from waiting import end_of, wait_for
 
 #: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
 BUSY = ("clean", "min-in")
@@ -67,6 +67,12 @@ class Faulty:
             return journal.exists() and f'"event": "{event}"' in journal.read_text()
 
         wait_for(there, event)
+
+    def end_by_kill(self, running: subprocess.Popen[str]) -> None:
+        """Kill the process that has the cluster (kill -9), which leads this run."""
+        self.lab.exec("node0", ["kill", "-9", str(self.holder()["pid"])])
+        with running:  # closes its pipe
+            end_of(running)
 
     def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         line = [self.lab.python, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]

@@ -20,7 +20,7 @@ from cycles import S3, Cycle
 from faulty import BUSY, Faulty
 from releases import RELEASES, home_of, root_of
 from running_lab import RunningLab, need_machine
-from waiting import busy, end_of, wait_for
+from waiting import busy, wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -82,12 +82,6 @@ def held(faulty: Faulty, statement: str, folder: Path) -> Any:
     return running
 
 
-def killed(faulty: Faulty, running: Any) -> None:
-    faulty.lab.exec("node0", ["kill", "-9", str(faulty.holder()["pid"])])
-    end_of(running)
-    running.stdout.close()
-
-
 def test_each_kind_has_its_effect_and_is_undone_after_a_kill(faulty: Faulty) -> None:
     """Seen from outside while the run is dead: nothing but `cbt-tools undo` puts it back."""
     first = leader(faulty)
@@ -118,7 +112,7 @@ def test_each_kind_has_its_effect_and_is_undone_after_a_kill(faulty: Faulty) -> 
         folder = faulty.folder()
         running = held(faulty, statement, folder)
         wait_for(effect, f"the effect of {statement}", 60.0)
-        killed(faulty, running)
+        faulty.end_by_kill(running)
         assert effect(), statement
         done = faulty.undo(folder)
         assert done.returncode == 0, (statement, done.stderr[-3000:])
@@ -134,7 +128,7 @@ def test_a_kill_at_any_moment_is_undone(faulty: Faulty, kind: str, moment: str) 
     before, folder = state(faulty), faulty.folder()
     running = faulty.start(folder, f"injector.acquire(); {inject(kind, target)}; injector.undo_all(); hold()")
     faulty.await_event(folder, running, moment)
-    killed(faulty, running)
+    faulty.end_by_kill(running)
     done = faulty.undo(folder)
     assert done.returncode == 0, done.stderr[-3000:]
     assert state(faulty) == before
@@ -161,7 +155,7 @@ def test_an_osd_stays_up_through_a_short_pause(faulty: Faulty) -> None:
 def test_a_paused_osd_continues_although_nobody_asks(faulty: Faulty) -> None:
     before, folder = state(faulty), faulty.folder()
     running = held(faulty, inject("pause", "osd.2", deadline=20.0), folder)
-    killed(faulty, running)
+    faulty.end_by_kill(running)
     wait_for(lambda: not faulty.osd(2)["up"], "osd.2 seen down: its grace is 6 s", 60.0)
     wait_for(lambda: faulty.osd(2)["up"], "osd.2 up again, by itself", 60.0)
     assert faulty.undo(folder).returncode == 0
@@ -242,7 +236,7 @@ def test_a_ceph_mds_is_taken_and_comes_back_after_a_kill(faulty: Faulty, servers
     (active, standby), before, folder = servers, state(faulty), faulty.folder()
     running = held(faulty, inject(kind, f"mds.{active}"), folder)
     wait_for(lambda: active_server(faulty) == standby, "the standby to be active", 90.0)
-    killed(faulty, running)
+    faulty.end_by_kill(running)
     left = sorted(mds["name"] for mds in faulty.ceph("mds metadata"))
     done = faulty.undo(folder)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -339,7 +333,7 @@ def drained_under_requests(faulty: Faulty, gateway: str, balancer: str) -> None:
         wait_for(lambda: log.exists() and log.read_text().count("200") > 20, "requests")
         running = held(faulty, inject("drain", gateway, balancers=["node0"], socket=balancer), folder)
         assert answering(faulty) == list(faulty.gateways[1:])
-        killed(faulty, running)
+        faulty.end_by_kill(running)
         done = faulty.undo(folder)
         assert done.returncode == 0, done.stderr[-3000:]
     finally:

@@ -13,7 +13,7 @@ import pytest
 from faulty import Faulty, fault
 from releases import RELEASES, home_of, root_of
 from running_lab import PROJECT, RunningLab, need_machine
-from waiting import end_of, wait_for
+from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -133,8 +133,7 @@ def test_the_cluster_is_as_it_was_after_kill_9(faulty: Faulty, name: str, killed
     faulty.await_event(folder, running, killed)
     if killed == "confirmed":
         assert shows(faulty, case)
-    faulty.lab.exec("node0", ["kill", "-9", str(faulty.holder()["pid"])])
-    end_of(running)
+    faulty.end_by_kill(running)
     done = faulty.undo(folder)
     assert done.returncode == 0, done.stderr
     wait_for(lambda: as_it_is(faulty, case) == before, f"{name} as it was", moving=lambda: as_it_is(faulty, case))
