@@ -1,4 +1,4 @@
-"""Writes what the resources monitor would: one sample a second, of rates that the test knows."""
+"""Writes what the resources monitor would, one sample a second of known rates; the numbers of a phase from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.usage import Networks
+
 T0 = 1_700_000_000.0
+ROLES = {"n1": ["osd"], "n2": ["osd"], "r1": ["rgw"], "c1": ["client"]}
+OSDS = [("osd", "1", 0.5, 400), ("osd", "2", 0.25, 500)]
 
 
 @dataclass
@@ -69,3 +74,14 @@ def _sample(node: Made, second: int, t: float) -> Dict[str, Any]:
     if node.threads and second % 10 == 1 and second > 1:
         line["threads"] = {str(i): [list(shares)] for i, shares in node.threads.items()}
     return line
+
+
+def load(per_s: float = 1000.0, bytes_per_s: float = 1e9) -> Dict[str, Any]:
+    return {"made": True, "per_s": per_s, "bytes_per_s": bytes_per_s, "ops": {"GET": per_s}}
+
+
+def phase_of(folder: Path, window: Tuple[float, float] = (5.0, 15.0), **more: Any) -> Dict[str, Any]:
+    """Return the numbers of a phase; the window is in seconds after T0."""
+    nodes = resources.read_nodes(folder, more.get("offsets", {}))
+    at = (T0 + window[0], T0 + window[1])
+    return resources.of_window(nodes, at, more.get("load", load()), ROLES, more.get("networks", Networks()))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import List, Optional
 
 import archive_builder as archives
 import jsonschema
 import pytest
-from resources_lines import T0, Made, write
+from resources_lines import OSDS, T0, Made, load, phase_of, write
 
 from cbt_plugins import checksums
 from cbt_plugins.formatting.formats.terminal import Terminal
@@ -17,29 +17,15 @@ from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.nodes import resources, usage
 from cbt_plugins.results.nodes.core_ratios import small_fraction
-from cbt_plugins.results.nodes.node_samples import Counter
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.summary_file import json_schema, summarize, write_summary
-
-ROLES = {"n1": ["osd"], "n2": ["osd"], "r1": ["rgw"], "c1": ["client"]}
-OSDS = [("osd", "1", 0.5, 400), ("osd", "2", 0.25, 500)]
-
-
-def load(per_s: float = 1000.0, bytes_per_s: float = 1e9) -> Dict[str, Any]:
-    return {"made": True, "per_s": per_s, "bytes_per_s": bytes_per_s, "ops": {"GET": per_s}}
-
-
-def of(folder: Path, window: Tuple[float, float] = (5.0, 15.0), **more: Any) -> Dict[str, Any]:
-    nodes = resources.read_nodes(folder, more.get("offsets", {}))
-    at = (T0 + window[0], T0 + window[1])
-    return resources.of_window(nodes, at, more.get("load", load()), ROLES, more.get("networks", Networks()))
 
 
 def test_cores_of_daemons_add_up_to_those_of_their_class(tmp_path: Path) -> None:
     write(tmp_path, "n1", Made(OSDS))
     write(tmp_path, "n2", Made([("osd", "10", 1.0, 600), ("mon", "a", 0.05, 100)]))
     write(tmp_path, "r1", Made([("rgw", "r1", 2.1, 300)]))
-    made = of(tmp_path)
+    made = phase_of(tmp_path)
     osd = made["classes"]["osd"]
     assert osd["cores"] == pytest.approx(1.75) and osd["peak"] == pytest.approx(1.75)
     assert osd["daemons"] == 3 and osd["rss_mib"] == pytest.approx(1500)
@@ -61,85 +47,9 @@ def test_cores_of_daemons_add_up_to_those_of_their_class(tmp_path: Path) -> None
 def test_the_window_cuts_between_samples(tmp_path: Path) -> None:
     """Half of a sample's rise belongs to the half of its second that is in the window."""
     write(tmp_path, "n1", Made([("osd", "1", 1.0, 100, 4.0, 10.0)]))
-    line = of(tmp_path, (8.5, 12.5))["daemons"][0]
+    line = phase_of(tmp_path, (8.5, 12.5))["daemons"][0]
     assert line["cores"] == pytest.approx(1.5 / 4)
     assert line["peak"] == pytest.approx(1.0)
-
-
-def test_the_nodes_clock_is_the_heads(tmp_path: Path) -> None:
-    write(tmp_path, "n1", Made([("osd", "1", 1.0, 100, 0.0, 10.0)]), offset=100.0)
-    assert of(tmp_path, (0.0, 20.0), offsets={"n1": 100.0})["daemons"][0]["cores"] == pytest.approx(0.5)
-
-
-def numbered(path: Path, step: float, first: int) -> None:
-    """Number the lines of each connection, and set the clock by `step` seconds before the line `first` of the file."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    number = 0
-    for place, line in enumerate(lines):
-        number = 0 if "version" in line else number + 1
-        line["i"] = number
-        if place >= first:
-            line["t"] += step
-            for daemon in line.get("names", {}).get("d", {}).values():
-                daemon["since"] += step
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-@pytest.mark.parametrize("step", [-600.0, -12.0])
-def test_a_clock_that_is_set_back_moves_no_sample(tmp_path: Path, step: float) -> None:
-    """The clock of n1 is set in second 9; then its monitor is connected anew, at 30."""
-    made = Made(OSDS, busy=0.25, disks={"sda": (0.5, 10.0, 20.0)}, nets={"eth0": (5.0, 5.0)})
-    for begin in (0, 30):
-        path = write(tmp_path, "n1", made, begin=T0 + begin)
-    windows = ((0.0, 20.0), (5.0, 15.0), (30.0, 50.0), (0.0, 50.0))
-    before = [of(tmp_path, window) for window in windows]
-    numbered(path, step, 10)
-    assert [of(tmp_path, window) for window in windows] == before
-    assert before[0]["nodes"][0]["busy"] == 0.25 and before[3]["nodes"][0]["watched"] == 0.8
-    (node,) = resources.read_nodes(tmp_path, {})
-    text = f"its clock was set by {step:+.0f} s, or it was paused: samples may be in another phase than theirs"
-    assert node.clock == text
-    (warning,) = resources.resource_warnings({"nodes": [{"node": "n1", "clock": node.clock}], "phases": {}}, [])
-    assert warning == {"code": "resources-gap", "text": f"n1: {node.clock}"}
-
-
-@pytest.mark.parametrize("step", [12.0, 600.0])
-def test_nothing_is_known_of_the_time_by_which_a_clock_is_set_forward(tmp_path: Path, step: float) -> None:
-    """A node that was paused looks the same, and its later samples are in their place."""
-    path = write(tmp_path, "n1", Made(OSDS, busy=0.25))
-    numbered(path, step, 10)
-    (before,) = of(tmp_path, (0.0, 8.0))["nodes"]
-    (while_set,) = of(tmp_path, (0.0, 8.0 + step))["nodes"]
-    (behind,) = of(tmp_path, (8.0 + step, 18.0 + step))["nodes"]
-    assert [(node["busy"], node["watched"]) for node in (before, behind)] == [(0.25, 1.0)] * 2
-    assert while_set["busy"] == 0.25 and while_set["watched"] == pytest.approx(8.0 / (8.0 + step), abs=1e-3)
-    (node,) = resources.read_nodes(tmp_path, {})
-    assert node.clock and f"its clock was set by {step:+.0f} s" in node.clock
-
-
-@pytest.mark.parametrize("step", [-600.0, 600.0])
-def test_a_clock_that_is_set_and_mended_is_right_again(tmp_path: Path, step: float) -> None:
-    """It is set in second 5, and mended in second 12."""
-    path = write(tmp_path, "n1", Made(OSDS, busy=0.25))
-    numbered(path, step, 6)
-    numbered(path, -step, 13)
-    for window in ((0.0, 4.0), (13.0, 16.0), (17.0, 20.0)):
-        (seen,) = of(tmp_path, window)["nodes"]
-        assert (seen["watched"], seen["busy"]) == (1.0, 0.25)
-    (node,) = resources.read_nodes(tmp_path, {})
-    assert node.clock_steps == [step, -step]
-
-
-def test_lines_that_are_missing_do_not_set_the_clock(tmp_path: Path) -> None:
-    for damaged in ("", "{", '{"t": 1, "s": 1, "c": [], "i": %d}'):
-        path = write(tmp_path / f"n{len(damaged)}", "n1", Made(OSDS, busy=0.25))
-        numbered(path, 0.0, 0)
-        lines = path.read_text().splitlines()
-        lines[6:12] = [damaged % i if "%" in damaged else damaged for i in range(6, 12)]
-        path.write_text("\n".join(filter(None, lines)) + "\n")
-        (node,) = resources.read_nodes(tmp_path / f"n{len(damaged)}", {})
-        assert node.clock is None and node.damage
-        assert node.processors.rise(T0 + 12, T0 + 20)[0] == pytest.approx(8 * 2.0)
 
 
 def test_what_was_used_before_it_was_found_counts_from_its_start(tmp_path: Path) -> None:
@@ -149,7 +59,7 @@ def test_what_was_used_before_it_was_found_counts_from_its_start(tmp_path: Path)
     first = next(line for line in lines if line.get("d"))
     first["d"][0][1] = 500  # ticks of five seconds, told at 10
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    made = of(tmp_path, (0.0, 20.0))
+    made = phase_of(tmp_path, (0.0, 20.0))
     assert made["series"]["cores"]["osd"] == pytest.approx([0.0] * 5 + [1.0] * 5 + [0.0] * 10)
     assert made["daemons"][0]["peak"] == pytest.approx(1.0)
 
@@ -158,7 +68,7 @@ def test_a_daemon_that_was_restarted_is_one_line_and_a_generator_is_not(tmp_path
     two = [("osd", "1", 1.0, 100, -9.0, 10.0), ("osd", "1", 0.5, 200, 12.0, 30.0)]
     write(tmp_path, "n1", Made(two))
     write(tmp_path, "c1", Made([("generator", "warp", 1.0, 50), ("generator", "warp", 1.0, 50)]))
-    made = of(tmp_path, (0.0, 20.0))
+    made = phase_of(tmp_path, (0.0, 20.0))
     osd, *generators = made["daemons"]
     assert osd["restarts"] == 1 and osd["pid"] == 101
     assert osd["cores"] == pytest.approx((10 + 0.5 * 8) / 20)
@@ -171,7 +81,7 @@ def test_without_samples_nothing_is_known(tmp_path: Path) -> None:
     """Two connections with 6 s between them: rates are those of the seconds that were watched."""
     write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]), seconds=8)
     write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]), seconds=6, begin=T0 + 14)
-    made = of(tmp_path, (0.0, 20.0))
+    made = phase_of(tmp_path, (0.0, 20.0))
     (node,) = made["nodes"]
     assert node["watched"] == pytest.approx(0.7)
     assert made["daemons"][0]["cores"] == pytest.approx(1.0)
@@ -182,7 +92,7 @@ def test_without_samples_nothing_is_known(tmp_path: Path) -> None:
 
 def test_a_long_phase_has_a_short_series(tmp_path: Path) -> None:
     write(tmp_path, "n1", Made(OSDS), seconds=5000)
-    made = of(tmp_path, (0.0, 4999.0))
+    made = phase_of(tmp_path, (0.0, 4999.0))
     assert made["series"]["step"] == 3
     assert len(made["series"]["cores"]["osd"]) == 1667 <= usage.POINTS
     assert made["classes"]["osd"]["peak"] == pytest.approx(0.75)
@@ -193,34 +103,34 @@ def test_two_names_of_one_machine_do_not_count_twice(tmp_path: Path) -> None:
     same = Made(OSDS, disks=disks, osd_disks={"1": {"block": ["sda"]}}, boot="b", busy=0.5)
     write(tmp_path, "n1", same)
     write(tmp_path, "n2", same)
-    made = of(tmp_path)
+    made = phase_of(tmp_path)
     assert made["classes"]["osd"]["cores"] == pytest.approx(0.75)
     assert len(made["devices"]) == 1
     assert {node["machine"] for node in made["nodes"]} == {"n1"}
     # other processes, as in a container or in a lab's node
     write(tmp_path, "r1", Made([("osd", "9", 1.0, 1)], boot="b", pidns="pid:[2]", disks=disks))
-    assert of(tmp_path)["classes"]["osd"]["cores"] == pytest.approx(1.75)
-    assert len(of(tmp_path)["devices"]) == 1
+    assert phase_of(tmp_path)["classes"]["osd"]["cores"] == pytest.approx(1.75)
+    assert len(phase_of(tmp_path)["devices"]) == 1
 
 
 def test_the_busiest_thread_is_a_mean_over_the_looks(tmp_path: Path) -> None:
     path = write(tmp_path, "n1", Made(OSDS, threads={0: ["bstore_kv_sync", 0.96]}), seconds=100)
     # at 11, 21 ... 91: nine looks, all of those that there can be
-    made = of(tmp_path, (0.0, 100.0))["daemons"]
+    made = phase_of(tmp_path, (0.0, 100.0))["daemons"]
     assert made[0]["thread"] == {"name": "bstore_kv_sync", "share": 0.96} and made[1]["thread"] is None
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines[60:]:
         line.pop("threads", None)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     # 11 to 51: it was not busy enough in the others
-    assert of(tmp_path, (0.0, 100.0))["daemons"][0]["thread"]["share"] == pytest.approx(0.96 * 5 / 9, abs=1e-4)
+    assert phase_of(tmp_path, (0.0, 100.0))["daemons"][0]["thread"]["share"] == pytest.approx(0.96 * 5 / 9, abs=1e-4)
 
 
 def test_disks_belong_to_their_osds(tmp_path: Path) -> None:
     where = {"1": {"block": ["sda"], "block.db": ["nvme0n1"]}, "2": {"block": ["sdb"], "block.db": ["nvme0n1"]}}
     disks = {"sda": (0.95, 10.0, 20.0), "sdb": (0.1, 0.0, 1.0), "nvme0n1": (0.2, 0.0, 0.0), "sdz": (0.3, 0.0, 5.0)}
     write(tmp_path, "n1", Made(OSDS, disks=disks, osd_disks=where))
-    made = {disk["device"]: disk for disk in of(tmp_path)["devices"]}
+    made = {disk["device"]: disk for disk in phase_of(tmp_path)["devices"]}
     assert made["sda"]["osd"] == "1" and made["sdb"]["osd"] == "2"
     assert made["nvme0n1"]["osd"] is None and made["nvme0n1"]["osds"] == {"block.db": ["1", "2"]}
     assert made["sdz"]["osd"] is None and made["sdz"]["osds"] == {}
@@ -244,7 +154,7 @@ def test_a_pod_that_moves_has_the_machine_of_the_window(tmp_path: Path) -> None:
     (tmp_path / "resources.r1" / "r1.jsonl").write_text(parts[0].read_text() + moved)
     assert path.exists()
     before, after = (
-        {node["node"]: (node["cpus"], node["machine"]) for node in of(tmp_path, window)["nodes"]}
+        {node["node"]: (node["cpus"], node["machine"]) for node in phase_of(tmp_path, window)["nodes"]}
         for window in ((5.0, 15.0), (105.0, 115.0))
     )
     assert before == {"n1": (8, "n1"), "r1": (64, "r1")} and after == {"n1": (8, "n1"), "r1": (8, "n1")}
@@ -265,7 +175,7 @@ def test_a_disk_belongs_to_the_osds_of_the_window(tmp_path: Path) -> None:
     with first.open("a") as file:
         file.writelines(json.dumps(line) + "\n" for line in later)
     for window, disk in (((5.0, 15.0), "sda"), ((105.0, 115.0), "sdc")):
-        osds = {line["device"]: line["osd"] for line in of(tmp_path / "a", window)["devices"]}
+        osds = {line["device"]: line["osd"] for line in phase_of(tmp_path / "a", window)["devices"]}
         assert osds == {"sda": None, "sdc": None, disk: "1"}
 
 
@@ -274,12 +184,12 @@ def test_interfaces_and_their_sides(tmp_path: Path) -> None:
     write(tmp_path, "r1", Made(nets={"bond0": (1.0, 2.0)}, addresses=["10.1.0.9/24"], speed=None))
     write(tmp_path, "n2", Made(nets={"eth9": (0.0, 0.0)}))
     networks = Networks(public=Networks.parse("10.1.0.0/24"), cluster=Networks.parse("10.2.0.0/24 fd00::/8"))
-    osd, rgw = of(tmp_path, networks=networks)["interfaces"]
+    osd, rgw = phase_of(tmp_path, networks=networks)["interfaces"]
     assert osd["tx_mib_s"] == pytest.approx(596) and osd["rx_mib_s"] == pytest.approx(100)
     assert osd["util"] == pytest.approx(596 * 2**20 * 8 / 1e10, abs=1e-4)
     assert osd["side"] == "client" and osd["drops"] == 10
     assert rgw["side"] == "client" and rgw["util"] is None
-    assert of(tmp_path)["interfaces"][0]["side"] == "cluster"  # one network for all
+    assert phase_of(tmp_path)["interfaces"][0]["side"] == "cluster"  # one network for all
 
 
 @pytest.mark.parametrize(
@@ -323,7 +233,7 @@ def test_without_a_cluster_network_osds_replicate_through_the_public_one() -> No
 def test_the_published_cores(tmp_path: Path, rgw: float, osd: float, total: float, ratio: float, fraction: str) -> None:
     write(tmp_path, "n1", Made([("osd", "1", float(osd), 1)], cpus=1000))
     write(tmp_path, "r1", Made([("rgw", "1", float(rgw), 1)], cpus=1000))
-    made = of(tmp_path)
+    made = phase_of(tmp_path)
     assert sum(made["classes"][its]["cores"] for its in ("rgw", "osd")) == pytest.approx(total)
     assert made["rgw_osd_ratio"] == pytest.approx(ratio, abs=6e-4)
     assert made["rgw_osd_fraction"] == fraction
@@ -342,7 +252,7 @@ def test_the_published_efficiency(
     tmp_path: Path, cores: float, per_s: float, bytes_per_s: float, per_core: float, per_gb: Optional[float]
 ) -> None:
     write(tmp_path, "n1", Made([("osd", "1", float(cores), 1)], cpus=1000))
-    made = of(tmp_path, load=load(per_s, bytes_per_s))
+    made = phase_of(tmp_path, load=load(per_s, bytes_per_s))
     assert made["ops_per_core"] == pytest.approx(per_core, rel=5e-3)
     if per_gb is not None:
         assert made["cores_per_gb_s"] == pytest.approx(per_gb, rel=5e-3)
@@ -358,56 +268,9 @@ def test_fractions_are_small(ratio: float, fraction: str) -> None:
 
 def test_nothing_is_divided_by_nothing(tmp_path: Path) -> None:
     write(tmp_path, "c1", Made([("osd", "1", 0.0, 1), ("rgw", "1", 0.0, 1)]))
-    made = of(tmp_path, load={"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}})
+    made = phase_of(tmp_path, load={"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}})
     assert made["rgw_osd_ratio"] is None and made["rgw_osd_fraction"] is None
     assert made["ops_per_core"] is None and made["cores_per_gb_s"] is None
-
-
-def test_a_counter_has_no_values_outside_its_pieces() -> None:
-    import numpy as np
-
-    counter = Counter(1)
-    counter.add(0.0, np.array([1.0, 2.0]), np.array([[2.0], [4.0]]))
-    counter.add(5.0, np.array([6.0]), np.array([[8.0]]))
-    assert counter.rises([0, 0.5, 1, 1.5, 3, 5, 7])[:, 0].tolist() == [1.0, 1.0, 2.0, 2.0, 0.0, 8.0]
-    assert counter.watched_seconds([0, 1, 4, 7]).tolist() == [1.0, 1.0, 1.0]
-    assert not counter.meets(2.0, 5.0)
-
-
-def test_many_bytes_are_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "n1", Made(OSDS), offset=3.0)
-    write(tmp_path, "n2", Made([("osd", "10", 1.0, 600)]))
-    alone = of(tmp_path, offsets={"n1": 3.0})
-    monkeypatch.setattr(resources, "MANY", 0)
-    assert of(tmp_path, offsets={"n1": 3.0}) == alone
-
-
-def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path, "n1", Made(OSDS))
-    data = path.read_bytes()
-    path.write_bytes(data[: data.rindex(b'"end"') - 400])
-    made = of(tmp_path, (0.0, 19.0))
-    assert made["classes"]["osd"]["cores"] == pytest.approx(0.75)
-    assert made["nodes"][0]["watched"] < 1
-
-
-@pytest.mark.parametrize("torn", [b'{"t": 1700000021.0, "s": 1.0, "c": [10', bytes(300)], ids=["a line", "NULs"])
-def test_a_torn_line_ends_its_connection(tmp_path: Path, torn: bytes) -> None:
-    """The next connection's header is behind it: it numbers daemons anew, and nobody watched in between."""
-    path = write(tmp_path, "n1", Made([("osd", "1", 1.9, 100), ("osd", "2", 0.1, 100)]))
-    with path.open("ab") as file:
-        file.write(torn)
-    write(tmp_path, "n1", Made([("osd", "2", 0.1, 100), ("osd", "1", 1.9, 100)]), begin=T0 + 400)
-    made = of(tmp_path, (0.0, 420.0))
-    assert {its["id"]: its["cores"] for its in made["daemons"]} == {"1": pytest.approx(1.9), "2": pytest.approx(0.1)}
-    assert made["nodes"][0]["watched"] == pytest.approx(40 / 420, abs=1e-4)
-
-
-def test_a_torn_header_ends_the_connection_before_it(tmp_path: Path) -> None:
-    path = write(tmp_path, "n1", Made(OSDS))
-    other = write(tmp_path / "other", "n1", Made([("rgw", "1", 3.0, 100)]), begin=T0 + 100).read_bytes()
-    path.write_bytes(path.read_bytes() + b'{"t": 1{"version": 1, "t": 17\n' + other.split(b"\n", 1)[1])
-    assert list(of(tmp_path, (0.0, 120.0))["classes"]) == ["osd"]
 
 
 @pytest.fixture
