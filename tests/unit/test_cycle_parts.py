@@ -113,6 +113,11 @@ def test_warp_may_end_before_it_prints_the_last_row_of_each_worker(after: int, o
     assert count.ok is ok
 
 
+def test_a_job_that_is_started_again_and_again_hides_no_lost_objects() -> None:
+    (count,) = account({"b": 400}, {"b": 300}, [job("d", "DELETE")], {"d": end(DELETE=(100, 0), passes=50)})
+    assert count.in_flight == 4 + 49
+
+
 def test_cut_and_failed_requests_are_an_allowance_and_no_more() -> None:
     jobs = [job("p", "PUT", workers=4)]
     ends = {"p": end(PUT=(100, 3), cut=True)}
