@@ -272,16 +272,18 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 def _objects(file: BinaryIO) -> Iterator[Dict[str, Any]]:
     for line in lines_of(file):
-        yield from _object_of(line)
+        value = _object_of(line)
+        if value is not None:
+            yield value
 
 
-def _object_of(line: bytes) -> Iterator[Dict[str, Any]]:
+def _object_of(line: bytes) -> Optional[Dict[str, Any]]:
+    """Return the object of a line; None for any other line."""
     try:
         value = json.loads(line.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError):
-        return  # torn by a kill or a crash of the machine; later lines may be whole again
-    if isinstance(value, dict):
-        yield value
+        return None  # torn by a kill or a crash of the machine; later lines may be whole again
+    return value if isinstance(value, dict) else None
 
 
 class LineTail:
@@ -311,7 +313,9 @@ class LineTail:
             until = self._at + most
             for line in lines_of(file):
                 self._at += len(line)
-                objects += _object_of(line)
+                value = _object_of(line)
+                if value is not None:
+                    objects.append(value)
                 if self._at >= until:
                     break
         return objects

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -28,7 +30,8 @@ class LoadPart(NamedTuple):
     bad: BadSeconds = _NOT_JUDGED
 
 
-class _OpPart(NamedTuple):
+@dataclass(frozen=True)
+class _OpPart:
     """The same of one operation, or of all."""
 
     seconds: Seconds
@@ -36,13 +39,13 @@ class _OpPart(NamedTuple):
     stretch: Stretch
     bad: Optional[np.ndarray]
 
-    @property
+    @cached_property
     def places(self) -> slice:
         """The seconds of the grid that the stretch touches."""
         first = self.seconds.grid.first
         return slice(math.floor(self.stretch.start) - first, math.ceil(self.stretch.end) - first)
 
-    @property
+    @cached_property
     def bins(self) -> slice:
         """The bins of percentiles that lie completely in the stretch, as far as they are in the window."""
         grid, (start, end) = self.seconds.grid, self.stretch[2:]
@@ -50,23 +53,25 @@ class _OpPart(NamedTuple):
         high = grid.block_bins if end >= grid.end else math.floor((end - grid.first_block) / grid.block_step)
         return slice(low, max(low, high))
 
-    @property
-    def _beside(self) -> np.ndarray:
-        """A mask of the seconds of the stretch whose bins of percentiles lie partly outside."""
+    @cached_property
+    def _beside(self) -> Mapping[str, np.ndarray]:
+        """Columns of the seconds of the stretch whose bins of percentiles lie partly outside: "n", "total", "max"."""
         grid, places, bins = self.seconds.grid, self.places, self.bins
         at = (grid.first + np.arange(places.start, places.stop) - grid.first_block) // grid.block_step
-        return np.asarray((at < bins.start) | (at >= bins.stop))
+        beside = (at < bins.start) | (at >= bins.stop)
+        columns = {**self.seconds.sums, "max": self.seconds.max}
+        return {name: columns[name][places][beside] for name in ("n", "total", "max")}
 
     @property
     def longest_beside(self) -> int:
         """The highest latency (ns) in the seconds whose bins of percentiles lie partly outside."""
-        return int(self.seconds.max[self.places][self._beside].max(initial=0))
+        return int(self._beside["max"].max(initial=0))
 
     def most_beside(self, ns: float) -> int:
         """Return how many requests at most took longer than `ns` in the seconds whose bins lie partly outside."""
-        n, total = (self.seconds.sums[name][self.places][self._beside] for name in ("n", "total"))
-        slow = self.seconds.max[self.places][self._beside] > ns
-        return int(np.minimum(n[slow], total[slow] // max(1, round(ns))).sum())
+        slow = self._beside["max"] > ns
+        n, total = (self._beside[name][slow] for name in ("n", "total"))
+        return int(np.minimum(n, total // max(1, round(ns))).sum())
 
     def sum(self, name: str) -> int:
         return int(self.seconds.sums[name][self.places].sum())

@@ -189,11 +189,12 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
     reporting_drivers = set()  # drivers; warp says no such thing, and nothing under way is left out
     most: Dict[str, List[Optional[int]]] = defaultdict(lambda: [None] * bins)
     oldest: Dict[str, List[Optional[float]]] = defaultdict(lambda: [None] * bins)
+    first = grid.first
     for beat in _beats(path):
         jobs, t = beat.get("jobs"), beat.get("t")
         if not isinstance(jobs, dict) or not isinstance(t, (int, float)):
             continue
-        i = math.floor((t - grid.first) / step)
+        i = math.floor((t - first) / step)
         if not 0 <= i < bins:
             continue
         sums: Dict[str, int] = {}
@@ -201,11 +202,12 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
             driver = drivers.get(job)
             if driver is None or not isinstance(job_beat, dict):
                 continue
-            if job_beat.get("in_flight"):
+            in_flight = job_beat.get("in_flight")
+            if in_flight:
                 reporting_drivers.add(driver)
-            sums[driver] = sums.get(driver, 0) + int(job_beat.get("in_flight") or 0)
-            ages = oldest[driver]
-            ages[i] = round(max(ages[i] or 0.0, float(job_beat.get("oldest") or 0)), 3)
+            sums[driver] = sums.get(driver, 0) + int(in_flight or 0)
+            ages, age = oldest[driver], round(float(job_beat.get("oldest") or 0), 3)
+            ages[i] = max(ages[i] or 0.0, age)
         for driver, n in sums.items():
             line = most[driver]
             line[i] = max(line[i] or 0, n)

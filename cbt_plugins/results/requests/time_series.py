@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -53,20 +54,20 @@ class TimeGrid:
     def length(self) -> float:
         return self.end - self.start
 
-    @property
+    @cached_property
     def first(self) -> int:
         return math.floor(self.start)
 
-    @property
+    @cached_property
     def seconds(self) -> int:
         return math.ceil(self.end) - self.first if self.end > self.start else 0
 
-    @property
+    @cached_property
     def step(self) -> int:
         """Seconds of a bin of rates."""
         return max(1, math.ceil(self.seconds / FINE))
 
-    @property
+    @cached_property
     def bins(self) -> int:
         return math.ceil(self.seconds / self.step)
 
@@ -75,22 +76,22 @@ class TimeGrid:
         low = self.first + np.arange(self.bins) * self.step
         return np.minimum(low + self.step, self.end) - np.maximum(low, self.start)
 
-    @property
+    @cached_property
     def first_block(self) -> int:
         """The begin of the first bin of percentiles, epoch seconds."""
         return self.first // self.block * self.block
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """Number of blocks that the window touches."""
         return math.ceil((self.first + self.seconds - self.first_block) / self.block)
 
-    @property
+    @cached_property
     def block_step(self) -> int:
         """Seconds of a bin of percentiles: one block, or several of a long window."""
         return self.block * max(1, math.ceil(self.seconds / self.block / FINE))
 
-    @property
+    @cached_property
     def block_bins(self) -> int:
         return math.ceil((self.first + self.seconds - self.first_block) / self.block_step)
 
