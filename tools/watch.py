@@ -169,8 +169,7 @@ class _TextView:
 
         lines, noted = moment_lines(moment), notes(moment, summary)
         if self._terminal:
-            redraw(sys.stdout, [*lines, *noted], self._drawn)
-            self._drawn = len(lines) + len(noted)
+            self._drawn = redraw(sys.stdout, [*lines, *noted], self._drawn)
             return
         new = [line for line in noted if line not in (self._shown_notes or ())]
         self._shown_notes = {*(self._shown_notes or ()), *noted}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, Iterator, Optional, Sequence, TextIO
 
@@ -74,13 +76,40 @@ def write_coloured(stream: Any, text: str) -> None:
     (stream.write_safe if isinstance(stream, _Printable) else stream.write)(safe)
 
 
-def redraw(stream: Any, lines: Sequence[str], former: int) -> None:
-    """Write lines to a terminal in the place of the `former` ones, each of them cut to the terminal's columns."""
-    columns = paper_of(stream).columns or WIDTH
+def redraw(stream: Any, lines: Sequence[str], former: int) -> int:
+    """Write lines to a terminal in the place of the `former` ones; return how many there are now.
+
+    They are cut to the terminal's columns, and to its rows: a line that has left the screen cannot be replaced.
+    """
+    rows = _size_of(stream).lines - 1
+    if len(lines) > rows:
+        lines = [*lines[: max(0, rows - 1)], f"... {len(lines) - max(0, rows - 1)} more lines"]
     clear = f"\x1b[{former}A\r\x1b[J" if former else ""
-    text = "".join(f"{printable(line)[: columns - 1]}\n" for line in lines)
+    text = "".join(f"{cut_to_row(stream, line)}\n" for line in lines)
     (stream.write_safe if isinstance(stream, _Printable) else stream.write)(clear + text)
     stream.flush()
+    return len(lines)
+
+
+def cut_to_row(stream: Any, text: str) -> str:
+    """Return the part of a text that has room in a row of a terminal; a wide character takes two columns."""
+    columns = _size_of(stream).columns - 1
+    safe = printable(text)
+    if len(safe) * 2 <= columns:
+        return safe
+    widths = itertools.accumulate(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in safe)
+    return safe[: sum(width <= columns for width in widths)]
+
+
+def _size_of(stream: Any) -> os.terminal_size:
+    """Return the columns and lines of a terminal; another stream of this process may be a file."""
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor
+        size = os.get_terminal_size(stream.fileno())
+        if min(size):
+            return size
+    import shutil  # slow, and of no use to most calls
+
+    return shutil.get_terminal_size()
 
 
 @contextlib.contextmanager
@@ -126,12 +155,7 @@ def paper_of(stream: Any) -> Paper:
     """Return the paper of a stream. NO_COLOR and FORCE_COLOR decide about colours: https://no-color.org"""
     terminal = stream.isatty()
     wanted = bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
-    columns = None
-    if terminal:
-        import shutil  # slow, and of no use to most calls
-
-        columns = shutil.get_terminal_size().columns
-    return Paper(columns, wanted and not os.environ.get("NO_COLOR"))
+    return Paper(_size_of(stream).columns if terminal else None, wanted and not os.environ.get("NO_COLOR"))
 
 
 GREEN, RED, YELLOW = "32", "31", "33"

@@ -9,7 +9,7 @@ from typing import Optional, Sequence, TextIO
 
 from cbt_plugins.config.fault_spans import known_length
 from cbt_plugins.formatting.progress_line import Now, Remainder
-from cbt_plugins.formatting.screen import CLEAR_LINE
+from cbt_plugins.formatting.screen import CLEAR_LINE, cut_to_row
 from cbt_plugins.plan import Phase
 
 log = logging.getLogger("cbt_plugins.progress")
@@ -40,7 +40,7 @@ class Progress:
             return
         self._next = time.monotonic() + self._every
         if self._terminal:
-            self._out.write(f"{CLEAR_LINE}{now}")
+            self._out.write(f"{CLEAR_LINE}{cut_to_row(self._out, str(now))}")
             self._out.flush()
             self._shown = True
         else:

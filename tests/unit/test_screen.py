@@ -1,0 +1,44 @@
+"""What is drawn again and again on a terminal stays on its screen."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+from contextlib import closing
+from typing import Iterator, TextIO, Tuple
+
+import pytest
+
+from cbt_plugins.formatting.progress_line import Now
+from cbt_plugins.formatting.screen import redraw
+from cbt_plugins.run.progress import Progress
+
+ROWS, COLUMNS = 5, 20
+
+
+@pytest.fixture
+def terminal() -> Iterator[Tuple[TextIO, int]]:
+    """A terminal, and the descriptor that has what it shows."""
+    shown, own = os.openpty()
+    fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    with os.fdopen(own, "w") as stream:
+        yield stream, shown
+    os.close(shown)
+
+
+def test_lines_are_cut_to_the_rows_and_columns_of_the_terminal(terminal: Tuple[TextIO, int]) -> None:
+    stream, shown = terminal
+    lines = ["state", "x" * 50, "\u8a08" * 30, *(f"note {number}" for number in range(6))]
+    assert redraw(stream, lines, 0) == ROWS - 1
+    assert os.read(shown, 1000).decode().splitlines() == ["state", "x" * 19, "\u8a08" * 9, "... 6 more lines"]
+    assert redraw(stream, lines[:2], ROWS - 1) == 2
+    assert os.read(shown, 1000).decode().startswith(f"\x1b[{ROWS - 1}A\r\x1b[Jstate\r\n")
+
+
+def test_the_progress_line_is_one_row(terminal: Tuple[TextIO, int]) -> None:
+    stream, shown = terminal
+    with closing(Progress(60.0, stream)) as progress:
+        progress.show(Now("measure-new", "running", 5.0, 55.0))
+        assert os.read(shown, 1000).decode() == "\r\x1b[Kmeasure-new: 0:05, "
