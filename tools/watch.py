@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import sys
 import time
@@ -20,12 +21,15 @@ from .command import CommandError, explain
 
 if TYPE_CHECKING:
     from cbt_plugins.report.live_page import LivePage
+    from cbt_plugins.report.live_server import LiveServer
     from cbt_plugins.results.live_run import LiveRun
 
 #: seconds between two looks, and between two lines without a terminal
 EVERY, PLAIN_EVERY = 1.0, 10.0
 #: default address of `--serve`
 PORT = 7878
+#: seconds until an address is free that the page of the run before has (live_server.LiveServer.let_go)
+FREED = 15.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,16 +68,11 @@ def run(args: argparse.Namespace) -> int:
     if args.serve is None:
         return _follow(live, view)
     from cbt_plugins.report.live_page import LivePage
-    from cbt_plugins.report.live_server import LiveServer
 
     page = LivePage(live)
     page.look()
-    try:
-        server = LiveServer(page, *args.serve)
-    except OSError as e:
-        host, port = args.serve
-        raise CommandError(f"cannot listen on {host}:{port}: {e.strerror or e}: give another --serve PORT") from e
-    with contextlib.closing(server):
+    host, port = args.serve
+    with contextlib.closing(_server(page, host, port, FREED if args.until_end else 0.0)) as server:
         print(f"live: {server.url}", file=sys.stderr, flush=True)
         if args.until_end:  # a reader of the run's messages must not wait for us
             discard(sys.stderr)
@@ -84,6 +83,21 @@ def run(args: argparse.Namespace) -> int:
         while True:
             time.sleep(EVERY)
             page.look()
+
+
+def _server(page: LivePage, host: str, port: int, patience: float) -> LiveServer:
+    """Return the server of a page; for so many seconds the address may still be that of the run before."""
+    from cbt_plugins.report.live_server import LiveServer
+
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return LiveServer(page, host, port)
+        except OSError as e:
+            if e.errno != errno.EADDRINUSE or time.monotonic() >= until:
+                text = f"cannot listen on {host}:{port}: {e.strerror or e}: give another --serve PORT"
+                raise CommandError(text) from e
+        time.sleep(min(EVERY, patience))
 
 
 def _follow(live: LiveRun, view: View, page: Optional[LivePage] = None) -> int:

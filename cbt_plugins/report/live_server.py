@@ -7,6 +7,7 @@ foreign web page could let its own name point to this server (DNS rebinding) and
 from __future__ import annotations
 
 import hmac
+import io
 import ipaddress
 import json
 import logging
@@ -15,6 +16,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Optional
@@ -31,7 +33,7 @@ _LAST = 10.0
 #: milliseconds after which a browser whose connection was cut asks again
 _RETRY = 2000
 #: seconds for a request to come, and for a browser to take what it gets
-_TIMEOUT = 30.0
+TIMEOUT = 30.0
 #: browsers that follow at once; connections at once, each of which has a thread and a file descriptor
 _MOST = 64
 _CONNECTIONS = 256
@@ -57,7 +59,8 @@ class LiveServer:
         self._everywhere = own.is_unspecified
         self.token = "" if own.is_loopback else secrets.token_urlsafe(24)
         self._host = host
-        self.following = self.pages = 0  # browsers that follow now; pages that were fetched
+        self.following = 0  # browsers that follow now
+        self.notices = self.reports = 0  # browsers that were told of the run's end; reports that were fetched
         self._counting = threading.Lock()
         self.closing = threading.Event()
         handler = type("Handler", (_Handler,), {"live": self})
@@ -103,14 +106,14 @@ class LiveServer:
 
     def let_go(self) -> None:
         """Wait until the browsers that follow have fetched the report of the run that has ended, but not for long."""
-        wanted = self.pages + self.following
-        wait_until(lambda: self.pages >= wanted, limit=_LAST, every=0.1)
+        wait_until(lambda: not self.following and self.reports >= self.notices, limit=_LAST, every=0.1)
 
-    def count(self, following: int = 0, pages: int = 0) -> None:
+    def count(self, following: int = 0, notices: int = 0, reports: int = 0) -> None:
         """Add to the numbers."""
         with self._counting:
             self.following += following
-            self.pages += pages
+            self.notices += notices
+            self.reports += reports
 
     def close(self) -> None:
         """Stop serving."""
@@ -152,16 +155,41 @@ class _Server(ThreadingHTTPServer):
             log.exception("the page was not sent")
 
 
+class _Request(io.RawIOBase):
+    """The bytes of a request, which must all come within TIMEOUT: one of them now and then would hold a thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._until = time.monotonic() + TIMEOUT
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
     live: LiveServer
-    timeout = _TIMEOUT
+    timeout = TIMEOUT
     server_version = "cbt-plugins"
     sys_version = ""
 
+    def setup(self) -> None:
+        """Open the streams of the connection."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Request(self.connection))
+
     def do_GET(self) -> None:
         """Answer with the page, or its events."""
+        self.connection.settimeout(TIMEOUT)
         live = self.live
         path, _, query = self.path.partition("?")
         if not live.is_own_name(self.headers.get("Host") or ""):
@@ -182,8 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
 
     def _page(self) -> None:
+        is_report = self.live.page.ended
         self._send(self.live.page.html.encode(), "text/html; charset=utf-8")
-        self.live.count(pages=1)
+        self.live.count(reports=is_report)
 
     def _metrics(self) -> None:
         page = self.live.page
@@ -212,9 +241,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._begin("text/event-stream; charset=utf-8", HTTPStatus.OK, {})
             self.wfile.write(f"retry: {_RETRY}\n\n".encode())
             for update in live.page.updates(since):
+                is_last = live.page.ended and update.kind == "whole"
+                live.count(notices=is_last)
                 self.wfile.write(_text_of(update))
                 self.wfile.flush()
-                if live.closing.is_set():
+                if is_last or live.closing.is_set():
                     return
         except OSError:
             pass  # the browser has gone

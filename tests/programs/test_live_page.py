@@ -37,6 +37,7 @@ from cbt_plugins.results.summary_file import summarize
 
 pytest.importorskip("jinja2")
 
+from cbt_plugins.report import live_server
 from cbt_plugins.report.live_page import LivePage, changes, parts_of
 from cbt_plugins.report.live_server import LiveServer
 from cbt_plugins.report.page import run_page
@@ -100,6 +101,21 @@ def test_connections_that_send_nothing_take_no_more_than_their_number(server: Li
         silent = [opened.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(258)]
         wait_for(lambda: len(select.select(silent, [], [], 0)[0]) == 2, "two connections that are closed")
     wait_for(lambda: _answers(server), "an answer after the connections have gone")
+
+
+def test_a_request_that_comes_byte_by_byte_is_given_up(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_server, "TIMEOUT", 0.5)
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nX: ")
+
+        def is_closed() -> bool:
+            try:
+                slow.send(b"x")
+                return bool(select.select([slow], [], [], 0.1)[0]) and not slow.recv(1)
+            except OSError:
+                return True
+
+        wait_for(is_closed, "the end of the connection")
 
 
 def _answers(server: LiveServer) -> bool:
@@ -378,6 +394,41 @@ def test_the_page_of_an_ended_run_is_the_report(
     main(["report", str(run)])
     assert ask(server, "/")[2] == (run / "report.html").read_bytes()
     assert "new EventSource" not in page.html
+
+
+def test_the_address_is_free_when_the_browsers_have_the_report(
+    server: LiveServer, page: LivePage, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free: List[bool] = []
+    monkeypatch.setattr(live_server, "wait_until", lambda condition, **_: free.append(condition()))
+    with closing(Events(server, page.version)) as browser, closing(Events(server, page.version)) as asleep:
+        wait_for(lambda: server.following == 2, "both followers")
+        with (run / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "x"}) + "\n")
+        page.look()
+        for events in (browser, asleep):
+            while events.next()["event"] != "whole":
+                pass
+        server.let_go()
+        ask(server, "/")
+        wait_for(lambda: server.reports == 1 and not server.following, "one of two reports")
+        server.let_go()
+        ask(server, "/")
+        wait_for(lambda: server.reports == 2, "the other one")
+        server.let_go()
+    assert free == [False, False, True]
+
+
+def test_the_page_of_the_next_run_waits_for_the_address(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (run / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "x"}) + "\n")
+    with closing(socket.create_server(("127.0.0.1", 0))) as former:
+        port = former.getsockname()[1]
+        monkeypatch.setattr("time.sleep", lambda _: former.close())
+        assert main(["watch", str(run), "--serve", str(port), "--until-end"]) == 1
+    assert f"live: http://127.0.0.1:{port}/" in capsys.readouterr().err
 
 
 def test_a_busy_port_is_named(server: LiveServer, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
