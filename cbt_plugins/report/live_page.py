@@ -17,6 +17,7 @@ from cbt_plugins.report.live_terminal import moment_lines, notes
 from cbt_plugins.report.page import LivePart, run_page
 from cbt_plugins.results.live_run import GOING_ON, LiveRun
 from cbt_plugins.results.nodes.network_ceilings import Unknown, network_ceilings
+from cbt_plugins.results.result_file import reading
 from cbt_plugins.results.summary_file import summarize
 
 #: differences that are kept for browsers whose connection was cut
@@ -94,7 +95,7 @@ class LivePage:
 
     def look(self) -> None:
         """Look at the run, and make its page anew when that is due. Raises Unreadable, OSError."""
-        with self.run.sparing.look():
+        with reading(self.run.path), self.run.sparing.look():
             self.moment = self.run.moment()
             if self.moment["state"] == GOING_ON:
                 self._follow()

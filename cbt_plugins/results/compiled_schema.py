@@ -5,6 +5,7 @@ The schema becomes functions once. They know the keywords of `_KEYWORDS`, `type`
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Set
 
 #: whether a value is what a schema says; False may also mean that jsonschema has to look
@@ -29,7 +30,9 @@ _DEFS = "#/$defs/"
 
 
 def compile_schema(schema: Mapping[str, Any]) -> Matches:
-    """Return the function that tells whether a value is what the schema says. NaN is no number; a tuple is an array.
+    """Return the function that tells whether a value is what the schema says.
+
+    NaN and infinity are no numbers; a tuple is an array.
 
     Raises ValueError for a keyword that is not known here.
     """
@@ -78,7 +81,7 @@ def _object(properties: Mapping[str, Matches], required: FrozenSet[str], additio
 
 def _type(names: Any, _: Mapping[str, Matches]) -> Matches:
     kinds: Set[type] = set().union(*(_TYPES[name] for name in ([names] if isinstance(names, str) else names)))
-    return lambda value: type(value) in kinds and (type(value) is not float or value == value)
+    return lambda value: type(value) in kinds and (type(value) is not float or isfinite(value))
 
 
 def _constants(values: Any, _: Mapping[str, Matches]) -> Matches:
@@ -102,7 +105,7 @@ def _items(schema: Any, defs: Mapping[str, Matches]) -> Matches:
         if not one_of_each or not one_of_each.keys() <= {*_NUMBERS, type(None)}:
             return all(map(item_matches, value))
         numbers = value if type(None) not in one_of_each else [item for item in value if item is not None]
-        if numbers and (sum(numbers) != sum(numbers) or not item_matches(min(numbers))):  # a sum with a NaN is one
+        if numbers and (not -inf < sum(numbers) < inf or not item_matches(min(numbers))):  # a sum with a NaN is one
             return False
         return all(map(item_matches, one_of_each.values()))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from functools import lru_cache
@@ -41,7 +42,7 @@ def json_schema() -> Dict[str, Any]:
 def check(data: Any) -> None:
     """Raise ValueError with the first places where `data` is not what the schema says.
 
-    Beyond JSON Schema, NaN is no number. ImportError: jsonschema, which says where, is missing.
+    Beyond JSON Schema, NaN and infinity are no numbers. ImportError: jsonschema, which says where, is missing.
     """
     if _matches_schema()(data):
         return
@@ -57,13 +58,13 @@ def _matches_schema() -> Matches:
 
 @lru_cache(maxsize=1)
 def validator() -> Any:
-    """Return the validator of jsonschema for a summary, to which NaN is no number."""
+    """Return the validator of jsonschema for a summary, to which NaN and infinity are no numbers."""
     from jsonschema import Draft202012Validator, validators
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(
         {
             "array": lambda _, it: isinstance(it, (list, tuple)),
-            "number": lambda _, it: isinstance(it, (int, float)) and not isinstance(it, bool) and it == it,
+            "number": lambda _, it: isinstance(it, (int, float)) and not isinstance(it, bool) and abs(it) < math.inf,
         }
     )
     return validators.extend(Draft202012Validator, type_checker=types)(json_schema())

@@ -118,9 +118,10 @@ def test_schema(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="not a valid summary"):
             check(bad)
     no_number = json.loads(dumps(whole))
-    no_number["phases"][0]["series"]["ops"]["GET"]["obj_per_s"][1] = float("nan")
-    with pytest.raises(ValueError, match="not a valid summary"):
-        check(no_number)
+    for value in ("nan", "inf"):
+        no_number["phases"][0]["series"]["ops"]["GET"]["obj_per_s"][1] = float(value)
+        with pytest.raises(ValueError, match="not a valid summary"):
+            check(no_number)
     del whole["phases"][0]["total"]
     with pytest.raises(ValueError, match=r"phases\[0\]: 'total' is a required"):
         check(whole)
