@@ -155,6 +155,7 @@ class LiveRun:
         self._tails = {name: LineTail(path / name) for name in ("events.jsonl", "journal.jsonl")}
         self.events: List[Dict[str, Any]] = []
         self._invoked = 0.0
+        self._sees_journal = True  # only its user may read it
         self._samples = Samples()
         self._files: Dict[Path, Tuple[LineTail, SampleReader]] = {}
         self._sampled = 0.0  # time.monotonic()
@@ -176,7 +177,7 @@ class LiveRun:
         for file in (self.path / "events.jsonl", *beats, *files_of(self.path)):
             with suppress(OSError):
                 times.append(file.stat().st_mtime)
-        return time.time() - max(times)
+        return max(0.0, time.time() - max(times))
 
     def moment(self) -> Dict[str, Any]:
         """Read what is new, and return the run as it is now, in the form of docs/LIVE.md. Raises Unreadable, OSError.
@@ -193,9 +194,10 @@ class LiveRun:
         end = next((event for event in reversed(self.events) if event.get("event") in _ENDS), None)
         since = max([self._invoked, *(_time(event) for event in self.events if event.get("event") == "run-begun")])
         ended = _ENDS[str(end["event"])] if end is not None and _time(end) >= since else None
-        if ended is not None and ended != COMPLETE:
+        is_executed = is_held(self.path / "journal.jsonl")
+        if ended is not None and ended != COMPLETE and (self._sees_journal or not is_executed):
             return ended
-        return GONE if self.silent > RUN_SILENCE and not is_held(self.path / "journal.jsonl") else GOING_ON
+        return GONE if self.silent > RUN_SILENCE and not is_executed else GOING_ON
 
     @property
     def silent(self) -> float:
@@ -206,9 +208,11 @@ class LiveRun:
         events, journal = self._tails.values()
         new_events = events.read()
         self.events += new_events
-        with suppress(PermissionError):  # only its user may read the journal
+        try:
             for line in journal.read():
                 self._invoked = _time(line) if line.get("event") == "invocation" else self._invoked
+        except PermissionError:
+            self._sees_journal = False
         self._turns += [_time(event) for event in new_events if _is_of_fault(event)]
         new = len(new_events) + self._read_samples()
         self._find_load()
@@ -319,8 +323,8 @@ class LiveRun:
     def _of_phase(self, name: Optional[str], state: str) -> Dict[str, Any]:
         """Return the state of the run: its phase, the time left, rates and errors."""
         number = next((i for i, phase in enumerate(self._planned, 1) if phase["name"] == name), None)
-        go = next((e for e in reversed(self.events) if e.get("event") == "load-go" and e.get("phase") == name), None)
         begin = next((e for e in reversed(self.events) if e.get("event") == "phase-begin"), None)
+        go = next((e for e in self._since(begin) if e.get("event") == "load-go" and e.get("phase") == name), None)
         lasting = _length(self._planned[number - 1]) if number else None
         began = _time(go, "at") if go else None
         is_wait = begin is not None and begin.get("kind") == "wait"
@@ -404,9 +408,8 @@ def _length(planned: Mapping[str, Any]) -> Optional[float]:
     """Return the duration of a planned phase's load; None when only the cluster can tell (config.fault_spans)."""
     goal = planned.get("goal") or {}
     duration = goal.get("duration") if goal else planned.get("duration")
-    if not isinstance(duration, (int, float)):
-        return None
-    return float(duration) + float(planned.get("ramp") or 0) + float(planned.get("warmup") or 0)
+    seconds: Sequence[Any] = (duration, planned.get("ramp") or 0, planned.get("warmup") or 0)
+    return float(sum(seconds)) if all(_is_time(value) and abs(value) < _LATEST for value in seconds) else None
 
 
 class _Numbers:

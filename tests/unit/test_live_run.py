@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import time
 import tracemalloc
@@ -25,6 +26,7 @@ from cbt_plugins.report.live_terminal import data, moment_lines, notes
 from cbt_plugins.results import live_run
 from cbt_plugins.results.archive import ArchivedPhase, read_run, read_running
 from cbt_plugins.results.live_run import GOING_ON, GONE, LiveRun
+from cbt_plugins.results.recovery.cluster_samples import files_of
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
 from cbt_plugins.results.result_file import Unreadable
@@ -224,6 +226,63 @@ def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
     assert elsewhere.moment()["state"] == GOING_ON
     codes = {warning["code"] for warning in elsewhere.summary()["warnings"]}
     assert "going-on" in codes and not codes & {"incomplete", "missing-phase", "resources-gap"}
+
+
+def test_a_phase_that_is_repeated_starts_anew(held: Path) -> None:
+    assert LiveRun(held).moment()["doing"] == "running"
+    (held / "phases" / "04-one-down.running").rename(held / "phases" / "04-one-down.partial-1")
+    events = ({"event": "phase-broken-off"}, {"event": "run-begun"}, {"event": "phase-begin", "phase": "one-down"})
+    with (held / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps({"t": COPIED + 1, **event}) + "\n" for event in events)
+    moment = LiveRun(held).moment()
+    assert (moment["phase"], moment["doing"]) == ("one-down", "starting")
+    assert (moment["elapsed_s"], moment["left_s"]) == (0, None)
+
+
+def test_who_may_not_read_the_journal_sees_a_failed_run_that_was_started_again(
+    held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (held / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"t": COPIED - 1, "event": "run-failed", "why": "x"}) + "\n")
+    assert LiveRun(held).moment()["state"] == GOING_ON
+    read = LineTail.read
+
+    def refused(tail: LineTail, *most: int) -> Any:
+        if tail.path.name == "journal.jsonl":
+            raise PermissionError(13, "Permission denied", str(tail.path))
+        return read(tail, *most)
+
+    monkeypatch.setattr(LineTail, "read", refused)
+    assert LiveRun(held).moment()["state"] == GOING_ON
+    monkeypatch.setattr(live_run, "is_held", lambda _: False)
+    assert LiveRun(held).moment()["state"] == live_run.FAILED
+
+
+@pytest.mark.parametrize("seconds", ["Infinity", "1e308", "NaN"])
+def test_a_duration_that_nobody_has_is_unknown(held: Path, seconds: str) -> None:
+    plan = held / "plan.json"
+    plan.write_text(re.sub(r'"duration": [\d.]+', f'"duration": {seconds}', plan.read_text()))
+    moment = LiveRun(held).moment()
+    assert (moment["left_s"], moment["after_is_exact"]) == (None, False)
+    json.dumps(moment, allow_nan=False)
+    assert moment_lines(moment)
+
+
+def test_a_folder_that_gets_another_name_meanwhile_is_left_out(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir, expected = os.scandir, files_of(held)
+
+    def renamed(path: Any) -> Any:
+        if str(path).endswith(".running"):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", renamed)
+    assert expected and files_of(held) == expected
+
+
+def test_a_file_of_the_future_is_not_silent(held: Path) -> None:
+    os.utime(held / "events.jsonl", (COPIED + 70, COPIED + 70))
+    assert LiveRun(held).silence() == 0
 
 
 def test_a_line_of_json_a_second_until_the_end(held: Path, capsys: pytest.CaptureFixture[str]) -> None:

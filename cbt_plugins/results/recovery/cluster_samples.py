@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -171,7 +172,11 @@ def files_of(run: Path) -> List[Path]:
 
     What is in hidden folders was not fetched in full, and has no sums.
     """
-    return sorted(path for path in run.rglob(FILE) if not any(part[0] == "." for part in path.relative_to(run).parts))
+    paths = []
+    for folder, folders, names in os.walk(run):  # unlike Path.rglob, it leaves out a folder that has got another name
+        folders[:] = [name for name in folders if name[0] != "."]
+        paths += [Path(folder, FILE)] if FILE in names else []
+    return sorted(paths)
 
 
 def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
