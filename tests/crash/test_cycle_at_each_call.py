@@ -172,6 +172,7 @@ def test_a_cycle_on_the_oldest_python(tmp_path: Path, url: str) -> None:
     assert at_the_end(world) == []
 
 
+@pytest.mark.long  # the tests around it have each kind of end once
 def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     """While a node is stopped, in the undo that the next start begins with, and while its bucket is removed."""
     world = CycleOnStandIn(tmp_path / "w", url)

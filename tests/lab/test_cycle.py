@@ -359,6 +359,7 @@ def test_the_buckets_of_a_tenant(lab: RunningLab, tmp_path: Path) -> None:
     assert listed is not None and not [name for name in listed if made.journal()[0]["run_id"] in name]
 
 
+@pytest.mark.long  # the Go tests have TLS, test_init_on_lab such a gateway
 def test_https_with_an_authority_of_its_own(lab: RunningLab, tmp_path: Path) -> None:
     """Both engines trust what s3.ca_file names; without it the run is refused before anything is touched."""
     if not (lab.lab.dir / "etc" / "ceph" / "rgw-ca.pem").exists():

@@ -32,6 +32,7 @@ def before(lab: RunningLab) -> List[str]:
     return left_on(lab)
 
 
+@pytest.mark.long  # test_faults_lock refuses runs, the tests below end one
 def test_a_run_that_is_refused_leaves_the_other_alone(lab: RunningLab, tmp_path: Path, before: List[str]) -> None:
     """Both have one file, so CBT gives both runs one id."""
     section = warp({"fill": {"duration": "2m"}})

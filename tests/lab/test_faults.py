@@ -57,6 +57,7 @@ def test_a_node_is_stopped_and_started(faulty: Faulty) -> None:
     faulty.clean()
 
 
+@pytest.mark.long  # test_osdfailure has settings, tests/crash each way to end
 def test_settings_go_back_to_what_they_were(faulty: Faulty) -> None:
     """A flag that the operator had set stays; values, also absent ones, are exactly as before; so is the balancer."""
     faulty.lab.exec("node0", ["sh", "-c", "ceph osd set nodeep-scrub; ceph config set osd osd_scrub_chunk_max 20"])

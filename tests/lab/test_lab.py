@@ -353,6 +353,7 @@ def test_a_failure_on_the_way_up_takes_everything_down(
     assert not lab.running
 
 
+@pytest.mark.long  # the test above has a killed lab
 def test_a_lab_that_another_process_has_ended_leaves_no_socket(tiny_folder: Path) -> None:
     def sockets() -> int:
         links = (os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())

@@ -39,7 +39,9 @@ def link(lab: RunningLab, node: str, *words: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize(("words", "least"), [(("50ms",), 0.05), (("0.05s", "--way", "both"), 0.1)])
+@pytest.mark.parametrize(
+    ("words", "least"), [(("50ms",), 0.05), pytest.param(("0.05s", "--way", "both"), 0.1, marks=pytest.mark.long)]
+)
 def test_each_round_trip_takes_longer_until_the_delay_ends(
     lab: RunningLab, words: Sequence[str], least: float
 ) -> None:

@@ -94,6 +94,7 @@ def samples(lab: RunningLab, node: str) -> List[str]:
     return lab.exec(node, ["sh", "-c", f"cat {RUN}/*/resources/{node}.jsonl"]).stdout.splitlines()
 
 
+@pytest.mark.long  # test_resources_monitor has restarts
 def test_daemons_of_each_node_and_their_restarts(lab: RunningLab, tmp_path: Path) -> None:
     with watched(lab, tmp_path) as its:
         wait_for(lambda: len(samples(lab, "node4")) > 4, "samples")

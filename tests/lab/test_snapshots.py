@@ -19,6 +19,7 @@ from cbt_plugins.tools.lab.installed_releases import release_of
 pytestmark = pytest.mark.lab
 
 
+@pytest.mark.long  # of the lab itself: two more clusters
 def test_a_snapshot_brings_the_same_objects_back(tmp_path: Path) -> None:
     need_machine(1)
     where = ("--dir", str(tmp_path / "lab"), "--snapshots", str(tmp_path / "snapshots"))

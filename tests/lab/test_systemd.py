@@ -133,6 +133,7 @@ def test_what_is_named_must_be_so(units: Units) -> None:
     assert units.active() == ["active", "active"]
 
 
+@pytest.mark.long  # test_faults_injector has what is said to systemd
 def test_a_unit_that_does_not_run_is_not_the_way(units: Units) -> None:
     """CBT builds clusters of bare processes on nodes whose units are enabled."""
     bare = "ceph-osd -i 4 --setuser ceph --setgroup ceph --pid-file /run/ceph/osd.4.pid"
@@ -151,6 +152,7 @@ def test_a_unit_that_does_not_run_is_not_the_way(units: Units) -> None:
         units.clean()
 
 
+@pytest.mark.long  # tests/crash has a dead man switch that fires
 def test_a_timer_heals_although_nobody_asks(units: Units) -> None:
     """kill -9 for the run, and its node comes back at the time that was said."""
     folder = units.folder()

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long  # draws thousands of gates
 def test_the_table_of_trust_is_made_of_the_recorded_scores() -> None:
     files = sorted((ROOT / "tests" / "data" / "failures").glob("*.jsonl"))
     line = [sys.executable, "tests/perf/failures.py", "table", *map(str, files)]
