@@ -187,8 +187,7 @@ def _n(row: Row) -> str:
 def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
     """Yield the warnings of the rows."""
     for row in rows:
-        comparison = row.comparison
-        for warning in dict.fromkeys((*comparison.base.warnings, *comparison.new.warnings, *comparison.warnings)):
+        for warning in row.comparison.all_warnings:
             yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text)
 
 
@@ -296,9 +295,7 @@ def flat(row: Row) -> Dict[str, Any]:
         "way": row.way,
         "method": comparison.method,
         "verdict": row.verdict.value,
-        "warnings": " ".join(
-            dict.fromkeys(c.code for c in (*comparison.base.warnings, *comparison.new.warnings, *comparison.warnings))
-        ),
+        "warnings": " ".join(dict.fromkeys(warning.code for warning in comparison.all_warnings)),
     }
 
 
@@ -355,11 +352,10 @@ def _warning(warning: Union[ComparisonWarning, StatisticsWarning]) -> Dict[str, 
 
 
 def _section_data(section: Section, rules: Rules) -> Dict[str, Any]:
-    rows: List[Dict[str, Any]] = []
-    for row in section.rows:
-        comparison = row.comparison
-        warnings = dict.fromkeys((*comparison.base.warnings, *comparison.new.warnings, *comparison.warnings))
-        rows.append({"id": row.id, **flat(row), "warnings": [_warning(warning) for warning in warnings]})
+    rows: List[Dict[str, Any]] = [
+        {"id": row.id, **flat(row), "warnings": list(map(_warning, row.comparison.all_warnings))}
+        for row in section.rows
+    ]
     return {
         "contender": section.contender,
         "case": section.case,

@@ -255,3 +255,11 @@ def test_differences_are_in_the_unit_of_the_values() -> None:
     assert (found.change, found.change_low, found.change_high) == (5.0, 4.0, 6.0) and codes(found) == []
     nothing = compare_differences([0.0] * 5, [0.0] * 5)
     assert (nothing.change, nothing.p, nothing.inner_high) == (0.0, 1.0, 0.0)
+
+
+def test_an_exact_test_assumes_no_normal_logarithms() -> None:
+    base, new = [10.2, 10.0, 10.4, 10.1, 10.3], [11.2, 11.0, 11.4, 11.1, 11.3]
+    exact, by_t = compare_runs(base, new), compare_runs(base[:4], new[:4])
+    assert {warning.code for warning in exact.base.warnings} == {"assumes-normal"}
+    assert not exact.all_warnings
+    assert {warning.code for warning in by_t.all_warnings} == {"assumes-normal"}

@@ -109,6 +109,17 @@ class Comparison:
     unit: str = ""
 
     @property
+    def all_warnings(self) -> Tuple[StatisticsWarning, ...]:
+        """The warnings about the sides and about their comparison, each once.
+
+        That the intervals of the sides assume normal logarithms says nothing about an exact test.
+        """
+        of_sides = [*self.base.warnings, *self.new.warnings]
+        if self.method.startswith("exact"):
+            of_sides = [warning for warning in of_sides if warning.code != "assumes-normal"]
+        return tuple(dict.fromkeys((*of_sides, *self.warnings)))
+
+    @property
     def within(self) -> Optional[float]:
         """The smallest margin m for which "the change is within -m and m" can be claimed."""
         if self.inner_low is None or self.inner_high is None:
