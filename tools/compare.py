@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[PHASE.]OPERATION.METRIC",
-        help="key rows, judged first (default: total.obj_per_s, total.p99_ms, recovery_s); a pattern; repeatable",
+        help="key rows, judged first (default: total.obj_per_s, total.p99_ms, total.bad_s, cluster.recovery_s); a "
+        "pattern; repeatable",
     )
     parser.add_argument(
         "--releases", action="store_true", help="table of releases side by side: read and write, recovery, CPU"

@@ -9,11 +9,14 @@ from cbt_plugins.campaigns.schedule import Schedule
 from cbt_plugins.compare.allowance import names_phase
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.units import format_percent
-from cbt_plugins.metrics import METRICS, MetricSource
-from cbt_plugins.plan import Phase
+from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, MetricSource
+from cbt_plugins.plan import Phase, split_op
+from cbt_plugins.s3_operations import OPERATIONS
 
 #: where the metrics of failures come from
 _OF_FAILURES = (MetricSource.EPISODE, MetricSource.LOSS, MetricSource.LOSSES)
+#: what rows may have as operation, without the name of a work
+_OPS = (*OPERATIONS, TOTAL, CLUSTER)
 
 
 def key_warnings(schedule: Schedule) -> List[str]:
@@ -43,6 +46,12 @@ def _unknown_phases(phases: Sequence[Phase], keys: Sequence[str]) -> Iterator[st
     names = list(dict.fromkeys((*failures, *labels, *ladders, *(phase.name for phase in phases))))
     for key in keys:
         pattern = key.rsplit(".", 2)[0] if key.count(".") > 1 else ""
+        op, _, metric = key.rpartition(".")
+        has_operation = any(fnmatchcase(name, split_op(op)[1]) for name in _OPS)
+        if not pattern and names_phase(op) and not has_operation and _is_of_operations(metric):
+            every_op = CLUSTER if METRICS[metric].source is MetricSource.EPISODE else TOTAL
+            hint = f"; write {op}.{every_op}.{metric}" if any(fnmatchcase(name, op) for name in names) else ""
+            yield f"keys: {key}: {op!r} is no operation{hint}"
         choices = [*failures, *labels] if _is_of_failures(key) and failures else names
         # a name of the plan is the beginning of the names of an episode ("kill failure"), a part and a state
         if not names_phase(pattern) or pattern.startswith("*"):
@@ -50,6 +59,11 @@ def _unknown_phases(phases: Sequence[Phase], keys: Sequence[str]) -> Iterator[st
         if not any(fnmatchcase(name, pattern) or name in pattern for name in choices):
             hint = did_you_mean(pattern, choices) or f"; the plan has {', '.join(choices)}"
             yield f"keys: {key}: no phase or failure of the plan is named {pattern!r}{hint}"
+
+
+def _is_of_operations(metric: str) -> bool:
+    """Return whether the rows of a metric are of operations of clients, or of the cluster."""
+    return metric in METRICS and METRICS[metric].source in (MetricSource.OPERATION, *_OF_FAILURES)
 
 
 def _is_of_failures(key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import List, Optional
 
@@ -13,6 +14,8 @@ from cbt_plugins.campaigns.output import plan_blocks, plan_data
 from cbt_plugins.campaigns.schedule import Schedule, schedule_of
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.formats.terminal import Terminal
+
+ROOT = Path(__file__).parents[2]
 
 FAILURES = (
     f"{CLUSTER}benchmarks:\n  resilience:\n{S3}    failures: {{node down: {{kind: stop, osds: [1]}}}}\n    rate: RATE\n"
@@ -65,6 +68,32 @@ def test_failures_need_a_rate_in_requests(tmp_path: Path, rate: str, keys: Optio
 def test_a_key_names_a_phase_or_a_failure(tmp_path: Path, key: str, hint: str) -> None:
     warnings = key_warnings(schedule(tmp_path, FAILURES.replace("RATE", "400/s"), [key]))
     assert warnings == ([f"keys: {key}: no phase or failure of the plan is named {hint}"] if hint else [])
+
+
+@pytest.mark.parametrize(
+    ("key", "warning"),
+    [
+        ("node down.recovery_s", "'node down' is no operation; write node down.cluster.recovery_s"),
+        ("node down.gateway_gap_s", "'node down' is no operation; write node down.total.gateway_gap_s"),
+        ("nodedwn.recovery_s", "'nodedwn' is no operation"),
+        ("GTE.p99_ms", "'GTE' is no operation"),
+        ("cluster.recovery_s", ""),
+        ("G*.p99_ms", ""),
+        ("reads:GET.p99_ms", ""),
+        ("total.bad_s", ""),
+        ("osd.cores", ""),
+        ("*.p99_ms", ""),
+    ],
+)
+def test_a_key_of_two_parts_names_an_operation(tmp_path: Path, key: str, warning: str) -> None:
+    warnings = key_warnings(schedule(tmp_path, FAILURES.replace("RATE", "400/s"), [key]))
+    assert warnings == ([f"keys: {key}: {warning}"] if warning else [])
+
+
+def test_the_keys_of_the_documents_example_name_rows(tmp_path: Path) -> None:
+    example = re.search(r"  keys: \[(node down\.GET.*)\]", (ROOT / "docs" / "CAMPAIGN.md").read_text())
+    assert example
+    assert key_warnings(schedule(tmp_path, FAILURES.replace("RATE", "400/s"), example[1].split(", "))) == []
 
 
 def test_a_key_may_name_a_part_of_a_phase_or_the_failure_of_a_fault(tmp_path: Path) -> None:
