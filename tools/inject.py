@@ -10,6 +10,7 @@ import os
 import secrets
 import select
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -75,24 +76,29 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, KeyError, yaml.YAMLError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CommandError(f"{args.cluster}: cannot read a `cluster:` section: {why}") from error
-    args.archive.mkdir(parents=True, exist_ok=True)
     try:
-        return _run(args, events, settings, cluster, common)
+        with contextlib.ExitStack() as stack:
+            folder = args.archive
+            if args.dry_run:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            folder.mkdir(parents=True, exist_ok=True)
+            return _run(args, folder, events, settings, cluster, common)
     except (FaultError, JournalError) as error:
         raise CommandError(str(error), FAILED) from error
 
 
 def _run(
     args: argparse.Namespace,
+    folder: Path,
     events: Sequence[Event],
     settings: Settings,
     cluster: Mapping[str, Any],
     common: Mapping[str, Any],
 ) -> int:
     remote = Remote.of_cluster(cluster, common)
-    with contextlib.closing(Journal(args.archive / "events.jsonl")) as note:
+    with contextlib.closing(Journal(folder / "events.jsonl")) as note:
         access = ClusterAccess(remote, Ceph(remote, cluster), cluster, common, f"inject-{secrets.token_hex(4)}")
-        injector = Injector(args.archive, access, note.write, settings)
+        injector = Injector(folder, access, note.write, settings)
         with contextlib.closing(injector):
             if args.dry_run:
                 return _dry(injector, events)

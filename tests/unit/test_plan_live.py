@@ -151,7 +151,7 @@ def test_an_injection_is_judged_beside_what_is_in_force_then(
     assert two.startswith("5 s, while one is in force\ntwo: out osd.2\n")
     assert "refused by safety rule domain: 1 of 2 hosts would be left for the data of rbd, 3 copies, min_size 2" in two
     assert three.startswith("10 s, while two is in force\n")
-    assert cluster.state == before
+    assert cluster.state == before and not (tmp_path / "a").exists()
 
 
 def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:
