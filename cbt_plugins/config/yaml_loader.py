@@ -20,6 +20,7 @@ _WORDS: Mapping[str, str] = {
     "found another document": "a second document begins here, and CBT reads one: put it into a file of its own",
     "character '\\t'": "a tab: YAML is indented by spaces only",
     "mapping values are not allowed": "a colon at a wrong place: check the indentation, and quote a value with ': '",
+    "while scanning an alias": "an alias (*name) without a name: quote a value that begins with *",
     "found undefined alias": "no anchor of this name stands before this alias",
     "could not determine a constructor": "unknown tag, or a lone '=': remove the tag, or quote the value",
     "found unhashable key": "a key must be text, not a mapping or a list; between braces quote what has a brace",

@@ -93,6 +93,7 @@ def test_duplicate_keys_are_found_at_the_second_one() -> None:
         ("a: !!python/object:os.system {}\n", "f.yaml:1:4: not YAML: unknown tag"),
         ("a: 1\n---\nb: 2\n", "f.yaml:2:1: not YAML: a second document begins here"),
         ("ok: 1\nbad: \x07\n", "f.yaml:2:6: not YAML: U+0007 is not allowed"),
+        ("keys: [*.GET.p99_ms]\n", "f.yaml:1:9: not YAML: an alias (*name) without a name: quote a value"),
         ("a: 1\n\tb: 2\n", "f.yaml:2:1: not YAML: a tab: YAML is indented by spaces only"),
         ("a: b: c\n", "f.yaml:1:5: not YAML: a colon at a wrong place"),
         ("a: 'x\nb: 1\n", "f.yaml:1:4: not YAML: this quote is not closed"),
