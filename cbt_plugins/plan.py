@@ -91,13 +91,23 @@ class S3:
 
 @dataclass(frozen=True)
 class Bucket:
-    """One bucket of the run. `key` is unique in the plan; a bucket of ours is named cbtp-<run id>-<key>."""
+    """One bucket of the run. `key` is unique in the plan."""
 
     key: str  # e.g. "4KiB", or the existing bucket's own name
     sizes: Sizes
     existing: bool = False  # somebody else's data: read, and written only under a prefix of ours
     objects: Optional[int] = None  # that a fill by objects writes, instead of its goal
     user: str = ""  # whose it is, with keys from `radosgw-admin user info`; without: S3.user
+
+    def name(self, run_id: str) -> str:
+        """Return the bucket's name; a bucket of ours is named cbtp-<run id>-<key>."""
+        return self.key if self.existing else bucket_name(run_id, self.key)
+
+
+def bucket_name(run_id: str, key: str) -> str:
+    """Return the name of one of our buckets, valid in S3: 3 to 63 of a-z, 0-9, . and -."""
+    plain = "".join(c if c.isalnum() else "-" for c in key.lower())
+    return f"cbtp-{run_id}-{plain}"[:63].rstrip("-")
 
 
 @dataclass(frozen=True)

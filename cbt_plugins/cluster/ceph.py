@@ -69,6 +69,11 @@ def _masked(line: str) -> str:
     return f"{name}= {_MASKED}" if equals and _SECRET.search(name.strip()) else line
 
 
+def _pool_of(name: object) -> str:
+    """Return the pool of POOL or POOL:NAMESPACE."""
+    return str(name).split(":")[0]
+
+
 def newest_gateways(services: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]:
     """Return the gateways of `service dump` by instance: of those with one id on one host the newest.
 
@@ -143,13 +148,14 @@ class BucketStats:
     size: int  # bytes
     shards: Optional[int]
     marker: str  # the bucket instance; another one under the same name is another bucket
+    placement: str = ""  # TARGET or TARGET/CLASS, where RGW puts its objects
 
     @classmethod
     def parse(cls, stats: Mapping[str, Any]) -> BucketStats:
         """Read what `radosgw-admin bucket stats` says of one."""
         main = stats.get("usage", {}).get("rgw.main", {})
         objects, size = (int(main.get(key, 0)) for key in ("num_objects", "size"))
-        return cls(objects, size, stats.get("num_shards"), str(stats["id"]))
+        return cls(objects, size, stats.get("num_shards"), str(stats["id"]), str(stats.get("placement_rule", "")))
 
 
 @dataclass(frozen=True)
@@ -332,19 +338,20 @@ class Ceph:
         lines = self._text(f"{self.programs.prefix}cat -- {shlex.quote(self.programs.conf)}", 30.0).splitlines()
         (folder / "ceph.conf").write_text("".join(f"{_masked(line)}\n" for line in lines))
 
-    def pool_space(self, pool: str) -> Optional[PoolSpace]:
-        """Return the line of a pool in `ceph df`; None while there is no such pool."""
-        return Space.parse(self.json("df detail")).pools.get(pool)
+    def pools(self) -> Mapping[str, PoolSpace]:
+        """Return the pools in `ceph df` by name. Raises CephError."""
+        return Space.parse(self.json("df detail")).pools
 
-    def data_pool(self, of: str = "default-placement") -> str:
-        """Return the pool of new buckets' objects, with a placement target of the default zone."""
-        zone = self.admin_json("zone get")
-        for placement in zone["placement_pools"]:
-            if placement["key"] == of:
-                classes = placement["val"].get("storage_classes", {})
-                pool = classes.get("STANDARD", {}).get("data_pool") or placement["val"].get("data_pool")
-                return str(pool)
-        raise CephError(f"the zone has no placement {of}: the data pool is not known")
+    def data_pool(self, placement: str) -> str:
+        """Return the pool of the objects of a placement, TARGET or TARGET/CLASS of the zone. Raises CephError."""
+        target, _, storage_class = placement.partition("/")
+        for row in self.admin_json("zone get")["placement_pools"]:
+            if row["key"] == target:
+                classes = row["val"].get("storage_classes") or {}
+                options = classes.get(storage_class) or classes.get("STANDARD") or row["val"]
+                if options.get("data_pool"):
+                    return _pool_of(options["data_pool"])
+        raise CephError(f"the zone has no data pool for the placement {placement!r}")
 
     def data_pools(self) -> Set[str]:
         """Return the names of the zone's pools for objects; not all of them must exist. Raises CephError."""
@@ -352,15 +359,14 @@ class Ceph:
         for placement in self.admin_json("zone get")["placement_pools"]:
             classes = (placement["val"].get("storage_classes") or {}).values()
             pools = (options.get("data_pool") for options in (placement["val"], *classes))
-            names |= {str(pool).split(":")[0] for pool in pools if pool}  # POOL:NAMESPACE
+            names |= {_pool_of(pool) for pool in pools if pool}
         return names
 
     def log_and_index_pools(self) -> List[str]:
         """Return the default zone's pools of logs (garbage collection too) and bucket indexes. Raises CephError."""
         zone = self.admin_json("zone get")
         named = [zone["log_pool"], *(placement["val"]["index_pool"] for placement in zone["placement_pools"])]
-        # POOL:NAMESPACE
-        return list(dict.fromkeys(str(name).split(":")[0] for name in named))
+        return list(dict.fromkeys(map(_pool_of, named)))
 
     def deep_scrub(self, pools: Sequence[str]) -> None:
         """Request a deep scrub of all PGs of these pools; it ends later. Raises CephError."""

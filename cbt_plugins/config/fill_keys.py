@@ -32,8 +32,8 @@ class FillSection(Strict):
     )
     max_avail: Optional[Percent] = Field(
         None,
-        description="This share of the data pool's MAX AVAIL at its start. `ceph df` lags by some seconds of writing: "
-        "a fast small cluster gets more.",
+        description="This share of MAX AVAIL at its start, of the first bucket's data pool. `ceph df` lags by some "
+        "seconds of writing: a fast small cluster gets more.",
     )
     raw: Optional[Percent] = Field(
         None,

@@ -12,16 +12,8 @@ from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError, CephTimeout
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.journal import Journal, journal_lines
-from cbt_plugins.run.buckets import (
-    NOT_SHOWN,
-    REMOVED,
-    SHOWN,
-    STATS_TIMEOUT,
-    bucket_name,
-    is_gone,
-    remove_bucket,
-    removed_buckets,
-)
+from cbt_plugins.plan import bucket_name
+from cbt_plugins.run.buckets import NOT_SHOWN, REMOVED, SHOWN, STATS_TIMEOUT, is_gone, remove_bucket, removed_buckets
 from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)

@@ -119,7 +119,7 @@ class Buckets:
     def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
         self._ceph = ceph
         self._journal = journal
-        self.names: Dict[str, str] = {b.key: b.key if b.existing else bucket_name(run_id, b.key) for b in plan.buckets}
+        self.names: Dict[str, str] = {bucket.key: bucket.name(run_id) for bucket in plan.buckets}
         self._foreign = {b.key for b in plan.buckets if b.existing}
         self._s3 = plan.s3
         self._users = {self.names[b.key]: b.user for b in plan.buckets}
@@ -306,12 +306,6 @@ def remove_bucket(ceph: Ceph, admin_name: str, objects: int) -> None:
     if ceph.bucket(admin_name, STATS_TIMEOUT) is not None:
         command = f"{readable(ceph.admin)} bucket rm --bucket={admin_name} --purge-objects"
         raise CephError(f"bucket {admin_name} still exists after its removal: run {command}")
-
-
-def bucket_name(run_id: str, key: str) -> str:
-    """Return the name of one of our buckets, valid in S3: 3 to 63 of a-z, 0-9, . and -."""
-    plain = "".join(c if c.isalnum() else "-" for c in key.lower())
-    return f"cbtp-{run_id}-{plain}"[:63].rstrip("-")
 
 
 def account(

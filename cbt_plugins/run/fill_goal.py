@@ -13,7 +13,7 @@ from cbt_plugins.cluster.cluster_watch import StatusFeed
 from cbt_plugins.config.plan_preview import fill_size
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.formatting import about_size, percent
-from cbt_plugins.plan import Goal, Phase, Plan, placement_id
+from cbt_plugins.plan import Goal, Phase, Plan
 from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
@@ -96,26 +96,31 @@ def share_text(goal: Goal, pool: Mapping[str, Any], df: Mapping[str, Any]) -> st
 def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Callable[[StatusFeed], bool]]:
     """Return the function that tells whether a fill by share is done; None for goals that end by themselves.
 
-    One by max_avail gets its data pool as it is now into `noted`, under POOL.
+    For one by max_avail, `noted` gets the data pool as it is now, under POOL, once RGW has placed the first bucket.
     """
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
         return _raw_reached(raw, _PolledAnswer(lambda: run.ceph.status().raw_used))
     if max_avail is None:
         return None
-    ceph = run.ceph
-    pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
-    begin: Dict[str, Any] = {"name": pool, "stored": 0, "max_avail": None}
-    noted[POOL] = begin
-    first = ceph.pool_space(pool)
-    if first is not None and first.max_avail:
-        begin.update(stored=first.stored, max_avail=first.max_avail)
-    stored_before = first.stored if first is not None else 0
+    ceph, bucket = run.ceph, run.plan.buckets[0]
+    bucket_name = run.plan.s3.admin_name(bucket.name(run.run_id), bucket.user)
+    pools_before = ceph.pools()
+    begin: Dict[str, Any] = {}
 
     def present() -> PoolSpace:
-        space = ceph.pool_space(pool)
+        if not begin:
+            stats = ceph.bucket(bucket_name)
+            if stats is None:
+                raise CephError(f"there is no bucket {bucket_name!r}")
+            name = ceph.data_pool(stats.placement)
+            before = pools_before.get(name)
+            begin.update(name=name, stored=before.stored if before else 0)
+            begin["max_avail"] = before.max_avail or None if before else None
+            noted[POOL] = begin
+        space = ceph.pools().get(begin["name"])
         if space is None:
-            raise CephError(f"there is no pool {pool!r}")
+            raise CephError(f"there is no pool {begin['name']!r}")
         return space
 
     spaces = _PolledAnswer(present)
@@ -128,7 +133,7 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
         if begin["max_avail"] is None:
             if not space.max_avail:
                 return False
-            begin.update(stored=stored_before, max_avail=space.max_avail + space.stored - stored_before)
+            begin["max_avail"] = space.max_avail + space.stored - begin["stored"]
         return space.stored >= begin["stored"] + max_avail * begin["max_avail"]
 
     return reached

@@ -19,7 +19,6 @@ from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import by_share
 from cbt_plugins.plan import Plan
 from cbt_plugins.programs import own_program
-from cbt_plugins.run.buckets import bucket_name
 
 CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
 CBT_LOAD = own_program("cbt-load")
@@ -59,7 +58,7 @@ TAKEN = {
 
 def jobs_of(plan: Plan) -> List[LoadJob]:
     """Return the jobs of the first and the last driver of a plan, made as the run makes them."""
-    names = {bucket.key: bucket.key if bucket.existing else bucket_name("7", bucket.key) for bucket in plan.buckets}
+    names = {bucket.key: bucket.name("7") for bucket in plan.buckets}
     plan = replace(plan, drivers=tuple({driver.id: driver for driver in (plan.drivers[0], plan.drivers[-1])}.values()))
     jobs: List[LoadJob] = []
     for phase in plan.phases:

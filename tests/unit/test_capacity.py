@@ -14,7 +14,7 @@ from run_context import context
 from cbt_plugins.ceph_df import PoolSpace
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
-from cbt_plugins.plan import Goal, Phase
+from cbt_plugins.plan import S3, Bucket, Goal, Phase, Plan
 from cbt_plugins.run.fill_goal import reaching, share_text
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_runner import PhaseRunner
@@ -125,10 +125,12 @@ def test_a_fill_by_share_says_how_far_it_came(goal: Goal, text: str, tmp_path: P
             return [reply, {"nodes": []}]
 
     space = PoolSpace("data", 10**7, 3 * 10**7, 520 * 10**6, 1)
-    pool = SimpleNamespace(data_pool=lambda: "data", pool_space=lambda _: space)
+    stats = SimpleNamespace(placement="fast")
+    ceph = SimpleNamespace(pools=lambda: {"data": space}, bucket=lambda _: stats, data_pool=lambda _: "data")
     outcome = PhaseOutcome(1, Phase("fill", "fill", goal=goal))
-    plan = cast(Any, SimpleNamespace(rgw=SimpleNamespace(placement=None)))
-    reaching(context(plan=plan, ceph=pool), goal, outcome.extra)
+    plan = Plan("warp", S3(urls=("http://a",)), (Bucket("b", ()),), (), ())
+    reached = reaching(context(plan=plan, ceph=ceph), goal, outcome.extra)
+    assert reached is None or not reached(cast(Any, SimpleNamespace(latest=None)))
     outcome.note_capacity(cast(Any, Full()), tmp_path)
     assert outcome.warnings == ([{"code": "fill-share", "text": text}] if text else [])
     assert severity_of("fill-share") is Severity.INFO

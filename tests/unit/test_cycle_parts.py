@@ -18,9 +18,9 @@ from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.formatting.progress_line import Now, Rate, RateMeter, clock
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart
-from cbt_plugins.plan import S3, Phase, Plan
+from cbt_plugins.plan import S3, Bucket, Phase, Plan
 from cbt_plugins.run import load_phase, preflight, reporting
-from cbt_plugins.run.buckets import account, bucket_name
+from cbt_plugins.run.buckets import account
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.progress import remainder_of
@@ -141,8 +141,9 @@ def test_objects_that_mixed_prepares_have_no_rows_but_are_accounted_for() -> Non
 
 
 def test_bucket_names_are_valid() -> None:
-    assert bucket_name("0a1b2c3d", "64KiB") == "cbtp-0a1b2c3d-64kib"
-    assert len(bucket_name("0a1b2c3d", "x" * 90)) <= 63
+    assert Bucket("64KiB", ()).name("0a1b2c3d") == "cbtp-0a1b2c3d-64kib"
+    assert len(Bucket("x" * 90, ()).name("0a1b2c3d")) <= 63
+    assert Bucket("Mine", (), existing=True).name("0a1b2c3d") == "Mine"
 
 
 def test_a_generator_that_died_fails_its_phase() -> None:

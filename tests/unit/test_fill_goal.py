@@ -4,16 +4,86 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any, Dict, Optional, cast
+from typing import Any, Dict, Mapping, Optional, cast
 
 import pytest
 from run_context import context
 
 from cbt_plugins.ceph_df import PoolSpace
-from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.plan import S3, Goal, Plan
+from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError
+from cbt_plugins.plan import S3, Bucket, Goal, Plan
 from cbt_plugins.run import fill_goal
 from cbt_plugins.run.fill_goal import reaching
+
+PLAN = Plan("warp", S3(urls=("http://a",), user="t$cbt"), (Bucket("b", ()),), (), ())
+ZONE = {
+    "placement_pools": [
+        {"key": "default-placement", "val": {"storage_classes": {"STANDARD": {"data_pool": "shared:store.data"}}}},
+        {
+            "key": "fast",
+            "val": {
+                "storage_classes": {
+                    "STANDARD": {"data_pool": "nvme"},
+                    "COLD": {"data_pool": "hdd", "compression_type": "zstd"},
+                }
+            },
+        },
+        {"key": "of-jewel", "val": {"data_pool": ".rgw.buckets"}},
+    ]
+}
+
+
+class Pool(Ceph):
+    """A cluster with a zone, one pool and, once `placement` is set, the run's bucket."""
+
+    used: Any = 100
+    free = 1000
+    name = "data"
+    placement = ""
+
+    def __init__(self) -> None:
+        pass
+
+    def admin_json(self, command: str, timeout: float = 120.0) -> Any:
+        return ZONE
+
+    def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
+        assert name == "t/cbtp-r1-b"
+        return BucketStats(0, 0, 11, "1", self.placement) if self.placement else None
+
+    def pools(self) -> Mapping[str, PoolSpace]:
+        if isinstance(self.used, CephError):
+            raise self.used
+        other = PoolSpace("other", 0, 0, self.free, 0)
+        own = PoolSpace(self.name, self.used or 0, 3 * (self.used or 0), self.free, 1)
+        return {pool.name: pool for pool in (other, own) if pool is other or self.used is not None}
+
+
+@pytest.mark.parametrize(
+    ("placement", "pool"),
+    [("default-placement", "shared"), ("fast", "nvme"), ("fast/COLD", "hdd"), ("of-jewel", ".rgw.buckets")],
+)
+def test_a_fill_ends_by_the_pool_in_which_rgw_has_placed_its_bucket(
+    placement: str, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: Dict[str, Any] = {}
+    now, cluster = [1000.0], Pool()
+    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
+    cluster.name = pool
+    reached = reaching(context(plan=PLAN, ceph=cluster), Goal(max_avail=0.2), noted)
+    assert reached is not None
+
+    def answer(used: int) -> bool:
+        cluster.used = used
+        now[0] += 10.0
+        return reached(cast(Any, None))
+
+    assert not answer(150)  # the generators make the bucket
+    cluster.placement = placement
+    assert [answer(used) for used in (150, 299, 300)] == [False, False, True]
+    assert noted[fill_goal.POOL] == {"name": pool, "stored": 100, "max_avail": 1000}
+    with pytest.raises(CephError, match="no data pool for the placement 'slow'"):
+        cluster.data_pool("slow")
 
 
 def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
@@ -42,8 +112,7 @@ def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest
     monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
     silent = SimpleNamespace(status=lambda: SimpleNamespace(raw_used=next(answers)))
     watch: Any = SimpleNamespace(latest=SimpleNamespace(raw_used=0.05), latest_at=1000.0)
-    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    reached = reaching(context(plan=plan, ceph=silent), Goal(raw=0.3), {})
+    reached = reaching(context(plan=PLAN, ceph=silent), Goal(raw=0.3), {})
     assert reached is not None
 
     def after(seconds: float) -> bool:
@@ -56,7 +125,7 @@ def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest
         raise CephError("No route to host")
 
     # an hour of samples is no silence: the next gap begins anew
-    answering, gaps = [True], reaching(context(plan=plan, ceph=silent), Goal(raw=0.9), {})
+    answering, gaps = [True], reaching(context(plan=PLAN, ceph=silent), Goal(raw=0.9), {})
     silent.status = lambda: SimpleNamespace(raw_used=0.1) if answering[0] else unreachable()
     assert gaps is not None
     for seconds in (31.0, 3600.0, 31.0):
@@ -65,7 +134,7 @@ def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest
         assert not gaps(watch)
         answering[0] = False
 
-    nobody = reaching(context(plan=plan, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
+    nobody = reaching(context(plan=PLAN, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
     assert nobody is not None and not nobody(watch)
     now[0] += fill_goal.SILENCE_LIMIT + 1.0
     with pytest.raises(CephError, match="No route"):
@@ -74,23 +143,10 @@ def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest
 
 def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     now, silent = [1000.0], CephError("Connection reset by peer")
-
-    class Pool:
-        used: Any = 100
-        free = 1000
-
-        def data_pool(self) -> str:
-            return "data"
-
-        def pool_space(self, pool: str) -> Optional[PoolSpace]:
-            if self.used is silent:
-                raise silent
-            return None if self.used is None else PoolSpace(pool, self.used, 3 * self.used, self.free, 1)
-
     pool, nothing = Pool(), cast(Any, None)
+    pool.name, pool.placement = "nvme", "fast"
     monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
-    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), {})
+    reached = reaching(context(plan=PLAN, ceph=pool), Goal(max_avail=0.3), {})
     assert reached is not None
 
     def answer(used: Any, later: float) -> bool:
@@ -107,20 +163,20 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     # RGW makes its data pool for the first object
     noted: Dict[str, Any] = {}
     pool.used = None
-    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), noted)
+    reached = reaching(context(plan=PLAN, ceph=pool), Goal(max_avail=0.3), noted)
     assert reached is not None and not answer(None, 10.0)
     pool.free = 800
     assert not answer(200, 10.0)
-    assert noted[fill_goal.POOL] == {"name": "data", "stored": 0, "max_avail": 1000}
+    assert noted[fill_goal.POOL] == {"name": "nvme", "stored": 0, "max_avail": 1000}
     pool.free = 701
     assert not answer(299, 10.0)
     assert answer(300, 10.0)
 
     # a mgr that has just started does not know MAX AVAIL
     noted, pool.used, pool.free = {}, 100, 0
-    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), noted)
+    reached = reaching(context(plan=PLAN, ceph=pool), Goal(max_avail=0.3), noted)
     assert reached is not None and not answer(100, 10.0) and not answer(200, 10.0)
     pool.free = 700
     assert not answer(300, 10.0)
-    assert noted[fill_goal.POOL] == {"name": "data", "stored": 100, "max_avail": 900}
+    assert noted[fill_goal.POOL] == {"name": "nvme", "stored": 100, "max_avail": 900}
     assert not answer(369, 10.0) and answer(370, 10.0)

@@ -29,7 +29,7 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator
 from cbt_plugins.results.requests.rates_and_latencies import latency_numbers
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
-from cbt_plugins.run.buckets import account, bucket_name
+from cbt_plugins.run.buckets import account
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_window import window_of
 from cbt_plugins.run.s3_key_sources import token_errors
@@ -68,7 +68,7 @@ def plan(tmp_path: Path, text: str = SECTION) -> Plan:
 
 
 def jobs(made: Plan, index: int, memory: Memory = NOTHING) -> List[LoadJob]:
-    names = {bucket.key: bucket_name("7", bucket.key) for bucket in made.buckets}
+    names = {bucket.key: bucket.name("7") for bucket in made.buckets}
     return HsbenchJobs(made, names, "7").jobs(made.phases[index], LoadStart(memory=memory))
 
 
@@ -85,7 +85,7 @@ def test_the_modes_of_a_mesh(tmp_path: Path) -> None:
     assert [options(job)["-n"] for job in puts] == ["8", "8", "7", "7"], "10 objects in each of 3 buckets"
     assert [job.spec["init"] for job in puts if job.spec] == [True, False, False, False]
     first = options(puts[0])
-    names = [bucket_name("7", bucket.key) for bucket in made.buckets]
+    names = [bucket.name("7") for bucket in made.buckets]
     assert names == [f"{first['-bp']}{i:012d}" for i in range(int(first["-b"]))], "hsbench makes the names itself"
     assert (first["-z"], first["-d"], first["-t"], first["-op"]) == ("4096B", "-1", "8", "hsbench/01-4KiB/")
     lists = jobs(made, 1)

@@ -284,6 +284,21 @@ def test_the_cycle_follows_space_and_devices(cluster: Recorded, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("default", "storage_class"),
+    [("default-placement", "STANDARD"), ("default-placement/COLD", "COLD")],
+)
+def test_the_pool_of_objects_may_have_a_namespace_or_a_storage_class(
+    cluster: Recorded, tmp_path: Path, default: str, storage_class: str
+) -> None:
+    cluster.replies["zonegroup get"]["default_placement"] = default
+    pools = {"STANDARD": {"data_pool": "standard"}, storage_class: {"data_pool": "default.rgw.buckets.data:my-store"}}
+    cluster.replies["zone get"]["placement_pools"][0]["val"]["storage_classes"] = pools
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "my.yaml")]) == 0
+    text = (tmp_path / "my.yaml").read_text()
+    assert "# pool default.rgw.buckets.data: 3 copies" in text and "does not exist" not in text
+
+
+@pytest.mark.parametrize(
     ("frontend", "urls"),
     [
         ("beast port=7480 tcp_nodelay=1 ssl_port=7443 ssl_certificate=/a", ["http://h:7480", "https://h:7443"]),
