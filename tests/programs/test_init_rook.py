@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
@@ -234,6 +235,19 @@ def test_a_store_in_a_realm_of_its_own(api: KubeApi, cluster: Recorded, tmp_path
     questions = {command for command in cluster.commands if "radosgw-admin" in command and " list" not in command}
     assert questions and all(options in command for command in questions)
     assert "zone second of zonegroup default\n" in file.read_text()
+
+
+def test_a_gateway_cannot_run_a_command(
+    api: KubeApi, cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_realms(api, cluster)
+    for row in cluster.replies["service dump"]["services"]["rgw"]["daemons"].values():
+        if isinstance(row, dict):
+            row["metadata"]["realm_name"] = "second; touch $(id)"
+    status, file = init(api, tmp_path, "--object-store", "second")
+    assert status == 2 and "radosgw-admin_cmd: must be " in capsys.readouterr().err and not file.exists()
+    questions = [shlex.split(command) for command in cluster.commands if "touch" in command]
+    assert questions and all(words[1] == "--rgw-realm=second; touch $(id)" for words in questions)
 
 
 def test_a_pod_that_does_not_run_is_no_node(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:

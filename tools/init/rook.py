@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
@@ -83,8 +84,8 @@ class RookSite(Site):
         own = next((each for each in of_store if each.realm and each.zonegroup and each.zone), None)
         if own is None or _is_default(ceph):
             return ceph
-        options = f"--rgw-realm={own.realm} --rgw-zonegroup={own.zonegroup} --rgw-zone={own.zone}"
-        self.cluster["radosgw-admin_cmd"] = f"radosgw-admin {options}"
+        options = [f"--rgw-realm={own.realm}", f"--rgw-zonegroup={own.zonegroup}", f"--rgw-zone={own.zone}"]
+        self.cluster["radosgw-admin_cmd"] = shlex.join(["radosgw-admin", *options])  # a gateway names them
         return self._connection()
 
     def advice(self, result: Result) -> str:
