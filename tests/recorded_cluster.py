@@ -70,7 +70,8 @@ def connected(monkeypatch: pytest.MonkeyPatch, release: str) -> Recorded:
 
     def probe(remote: Any, nodes: Sequence[str], s3: Any, authority: bytes, owned: Mapping[str, Any]) -> List[str]:
         recorded.probed = list(nodes)
-        return ["c1: CERTIFICATE_VERIFY_FAILED"] if s3.urls[0].startswith("https") and not s3.ca_file else []
+        untrusted = s3.urls[0].startswith("https") and not s3.ca_file
+        return ["c1: CERTIFICATE_VERIFY_FAILED: self-signed certificate"] if untrusted else []
 
     monkeypatch.setattr(endpoints, "errors_of_endpoints", probe)
     return recorded

@@ -9,10 +9,15 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Dict, Iterator, List
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Sequence, cast
 
 import pytest
+from kube_tls import TlsFront
 
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.plan import S3
 from cbt_plugins.run import bucket_agent, endpoint_probe, endpoints
 
 HEAD = "HTTP/1.1 200 OK\r\n"
@@ -246,3 +251,48 @@ def test_http_on_a_port_of_another_program(liar: Callable[[Answer], Any], monkey
     client = liar(lambda line: iter(["SSH-2.0-OpenSSH_9.2p1 \x1b[31mDebian\r\n"]))
     error = endpoint_probe.error_of(order, f"http://{client.host}", "user u", None)
     assert error == "is not an HTTP server: it sends 'SSH-2.0-OpenSSH_9.2p1  [31mDebian'"
+
+
+class ThisNode:
+    """Stands where `Remote` does: runs the probe here, with a login that prints `greeting`."""
+
+    greeting = ""
+
+    def feed(self, nodes: Sequence[str], command: str, data: bytes, timeout: float) -> Dict[str, Result]:
+        argv = [sys.executable, *endpoints.PROBE.words()]
+        done = subprocess.run(argv, input=data, stdout=subprocess.PIPE, check=True, timeout=120)
+        return {node: Result(self.greeting + done.stdout.decode(), "", 0) for node in nodes}
+
+
+def errors_of(s3: S3, greeting: str = "") -> List[str]:
+    node = ThisNode()
+    node.greeting = greeting
+    return endpoints.errors_of_endpoints(cast(Any, node), ["c1"], s3, endpoints.authority_of(s3), {})
+
+
+def test_advice_on_certificates_is_for_their_error(liar: Callable[[Answer], Any], tmp_path: Path) -> None:
+    """TLS of a certificate that has signed itself, of the address only."""
+    front = TlsFront(int(liar(code("AccessDenied")).host.rpartition(":")[2]), tmp_path)
+    try:
+        by_name = front.url.replace("127.0.0.1", "localhost")
+        untrusted = errors_of(S3((front.url,)))
+        misnamed = errors_of(S3((by_name,), ca_file=str(front.certificate)))
+        assert errors_of(S3((front.url,), ca_file=str(front.certificate))) == []
+    finally:
+        front.close()
+    assert len(untrusted) == len(misnamed) == 2 and "CERTIFICATE_VERIFY_FAILED" in misnamed[0]
+    assert endpoints.is_untrusted(untrusted) and untrusted[1].startswith("certificates are not trusted: set s3: {ca_f")
+    assert not endpoints.is_untrusted(misnamed) and misnamed[1].startswith("certificates have other names than their")
+
+
+def test_a_bundle_of_all_authorities_is_refused(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca-certificates.crt"
+    bundle.write_text("x" * 70_000)
+    with pytest.raises(CephError, match="larger than 64 KiB: name a file with only the endpoints' authority"):
+        endpoints.authority_of(S3(("https://a",), ca_file=str(bundle)))
+
+
+@pytest.mark.parametrize("greeting", ["Welcome!", "42", "[]", "null", "{}"])
+def test_a_login_that_prints_is_an_error(greeting: str) -> None:
+    (error,) = errors_of(S3(("http://127.0.0.1:1",)), f"{greeting}\n")
+    assert error.startswith(f"c1: could not ask the endpoints: its login prints {greeting!r}: logins without")

@@ -238,6 +238,10 @@ def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> N
     assert section(file)["s3"]["urls"] == ["https://rgw1:443", "https://rgw2:443"]
     (line,) = [line for line in file.read_text().splitlines() if line.startswith("      # ca_file: ")]
     assert "EDIT" in line and "CN = Example" in line and "\x1b" not in line
+    for row in gateways(cluster.replies):
+        row["frontend_config#0"] = "beast ssl_endpoint=[2001:db8::1]:443"
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "ipv6.yaml")]) == 0
+    assert any("-connect '[2001:db8::1]:443'" in command for command in cluster.commands)
 
 
 @pytest.mark.parametrize(

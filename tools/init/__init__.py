@@ -16,6 +16,7 @@ from cbt_plugins.config.file_check import load
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.exit_status import FAILED
 from cbt_plugins.inventory import check_node_name, head_of, nodes_of, split_names
+from cbt_plugins.run.endpoints import is_untrusted
 
 from .. import plan
 from ..command import CommandError, Parser, explain, warn
@@ -150,7 +151,7 @@ def _file(
     if args.ca_file and not endpoints.ca_file:
         remarks.append("--ca-file is not used: most gateways have no port for https")
     untrusted: Optional[str] = None
-    if not endpoints.ca_file and any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
+    if not endpoints.ca_file and is_untrusted(errors):
         untrusted = endpoints.issuer(remote, askers[0])
     keys = named_keys or [user_entry(_USER)]
     if args.profile:

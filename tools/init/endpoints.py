@@ -55,7 +55,8 @@ class Endpoints:
     def issuer(self, remote: Remote, node: str) -> str:
         """Return the issuer of the first endpoint's certificate, by openssl on a node; "" if openssl fails."""
         place = urlsplit(self.urls[0])
-        address = shlex.quote(f"{place.hostname}:{place.port or DEFAULT_PORTS['https']}")
+        host = f"[{place.hostname}]" if ":" in (place.hostname or "") else place.hostname
+        address = shlex.quote(f"{host}:{place.port or DEFAULT_PORTS['https']}")
         line = f"openssl s_client -connect {address} </dev/null 2>/dev/null | openssl x509 -noout -issuer"
         result = remote.run([node], line, timeout=_QUICK, check=False)[node]
         text = result.stdout.strip() if not result.status else ""
