@@ -231,6 +231,18 @@ def test_endpoints_of_the_gateways_are_no_load_balancer(
     assert capsys.readouterr().err == ""
 
 
+def test_the_ingress_of_nfs_is_no_load_balancer_of_gateways(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services = {"h1": "ingress.nfs.home", "h2": "ingress.rgw.s3", "h3": "nfs.home"}
+    types = {"h1": "haproxy", "h2": "keepalived", "h3": "nfs"}
+    cluster.replies["orch ps"] = [
+        {"daemon_type": types[host], "hostname": host, "service_name": name} for host, name in services.items()
+    ]
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "my.yaml")]) == 0
+    assert "haproxy on h2; the file has" in capsys.readouterr().err
+
+
 def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> None:
     only_tls(cluster.replies)
     file = tmp_path / "my.yaml"

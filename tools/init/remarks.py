@@ -13,8 +13,8 @@ from .endpoints import Endpoints, foreign_endpoints
 
 #: seconds for a node to answer
 _QUICK = 10.0
-#: orchestrator's daemons that are load balancers for gateways
-_BALANCERS = ("haproxy", "keepalived")
+#: orchestrator's daemons that are load balancers; begin of the name of a service of such daemons that is not for RGW
+_BALANCERS, _OF_NFS = ("haproxy", "keepalived"), "ingress.nfs."
 
 
 def remarks_on_health(cluster: Discovery) -> Iterator[str]:
@@ -30,7 +30,8 @@ def remarks_on_health(cluster: Discovery) -> Iterator[str]:
 def remarks_on_gateways(cluster: Discovery, endpoints: Endpoints) -> Iterator[str]:
     """Yield remarks on load balancers in front of gateways, and on gateways that are not in the file."""
     balancers = list(foreign_endpoints(cluster.zone.endpoints, cluster.gateways))
-    hosts = sorted({str(row.get("hostname")) for row in cluster.orchestrated if row.get("daemon_type") in _BALANCERS})
+    rows = [row for row in cluster.orchestrated if not str(row.get("service_name")).startswith(_OF_NFS)]
+    hosts = sorted({str(row.get("hostname")) for row in rows if row.get("daemon_type") in _BALANCERS})
     if hosts:
         balancers.append(f"haproxy on {', '.join(hosts)}")
     if balancers and not endpoints.is_service:
