@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
@@ -12,6 +13,7 @@ from cbt_plugins.cluster.ceph import newest_gateways
 _PORTS = {"port": "http", "ssl_port": "https"}
 _ENDPOINTS = {"endpoint": "http", "ssl_endpoint": "https"}
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_PORT = re.compile("[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def listeners_of(frontend: str) -> Iterator[Listener]:
             scheme = "https" if is_tls else {**_PORTS, **_ENDPOINTS}[key]
             address, port = _split(value.rstrip("s"), key in _PORTS)
             number = port or str(DEFAULT_PORTS[scheme])
-            if number.isdigit() and 0 < int(number) < 1 << 16:
+            if _PORT.fullmatch(number) and 0 < int(number) < 1 << 16:
                 yield Listener(scheme, _specific(address), int(number))
 
 

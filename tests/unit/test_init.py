@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
@@ -17,6 +18,8 @@ from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import main
 
 RELEASES = ("pacific", "reef", "tentacle")
+#: questions of which the replies are read when the file is made
+_READ_LATE = ("versions", "osd tree", "df detail", "status", "osd dump")
 Change = Callable[[Dict[str, Any]], Any]
 
 
@@ -185,6 +188,10 @@ def second_zone(replies: Dict[str, Any]) -> None:
     replies["zonegroup get"]["zones"].append({"id": "x", "name": "east", "endpoints": []})
 
 
+def reply_with(question: str, reply: Any, replies: Dict[str, Any]) -> None:
+    replies[question] = reply
+
+
 def no_pool(replies: Dict[str, Any]) -> None:
     pools = replies["osd dump"]["pools"]
     replies["osd dump"]["pools"] = [pool for pool in pools if not pool["pool_name"].endswith("buckets.data")]
@@ -262,6 +269,9 @@ def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> N
         (no_gateway, "shows no running gateway (radosgw)"),
         (lambda r: [row.update(zone_name="west") for row in gateways(r)], "no gateway of radosgw-admin's zone default"),
         (lambda r: r["zone get"].pop("placement_pools"), "could not parse a reply of node0 (KeyError"),
+        *((partial(reply_with, question, {}), "could not parse a reply of node0 (KeyError") for question in _READ_LATE),
+        (partial(reply_with, "mgr metadata", None), "could not parse a reply of node0 (TypeError"),
+        (partial(reply_with, "versions", {"overall": {"ceph": 1}}), "could not parse a reply of node0 (IndexError"),
     ],
 )
 def test_a_cluster_that_no_file_is_for(
@@ -323,7 +333,7 @@ def test_the_pool_of_objects_may_have_a_namespace_or_a_storage_class(
         ("beast endpoint=[2001:db8::1]:80", ["http://[2001:db8::1]:80"]),
         ("civetweb port=80+10.0.0.5:8443s num_threads=100", ["http://h:80", "https://10.0.0.5:8443"]),
         ("civetweb port=443s ssl_certificate=/a", ["https://h:443"]),
-        ("beast endpoint=127.0.0.1:80 port=x port=99999", []),
+        (f"beast endpoint=127.0.0.1:80 port=x port=99999 port=² port={'9' * 5000}", []),
         ("", []),
     ],
 )

@@ -22,7 +22,7 @@ from .. import plan
 from ..command import CommandError, Parser, explain, warn
 from .cephadm import CephadmSite
 from .cluster_kind import Site, user_entry
-from .discovery import Discovery
+from .discovery import Discovery, replies_of
 from .entry import Entry
 from .packages import PackagesSite
 from .remarks import remarks_on_aws, remarks_on_gateways, remarks_on_health, remarks_on_nodes, remarks_on_zones
@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     site.cluster["clients"] = clients  # the names contain the users and ports
     aws = _Conventions.read(args.profile)
     cluster = Discovery.of(site)
-    text, remarks = _file(args, site, cluster, clients, aws)
+    with replies_of(cluster.ceph.head):
+        text, remarks = _file(args, site, cluster, clients, aws)
     try:
         load(YamlSource(text.encode(), str(args.output)))
     except ConfigError as error:

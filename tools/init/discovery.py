@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status, json_values
@@ -32,6 +33,16 @@ _LIMIT = 60.0
 ROLES = {"osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "mdss": "mds"}
 
 
+@contextlib.contextmanager
+def replies_of(head: str) -> Iterator[None]:
+    """Raise CommandError in the place of an error in reading replies of the cluster."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        text = f"could not parse a reply of {head} ({type(error).__name__}: {error})"
+        raise CommandError(f"{text}: is the cluster older than Ceph 14.2?", FAILED) from None
+
+
 @dataclass(frozen=True)
 class Discovery:
     """The properties of a live cluster, which is not changed."""
@@ -44,24 +55,25 @@ class Discovery:
 
     @classmethod
     def of(cls, site: Site) -> Discovery:
-        """Ask a cluster. Raises CommandError if it does not answer or has no gateway."""
+        """Ask a cluster. Raises CommandError if it does not answer or has no gateway.
+
+        What uses its properties is to be inside `replies_of`: most replies are read by them.
+        """
         ceph = site.ceph()
         try:
-            facts = ask(ceph, _QUESTIONS, _LIMIT, (_ORCHESTRATOR,))
-            gateways = site.gateways(facts)
-            if not gateways:
-                source = "`ceph service dump`, which may be a minute old"
-                text = f"{source}, shows no running gateway (radosgw): start a gateway"
-                raise CommandError(text, FAILED)
-            ceph = site.of_zone(ceph, gateways)
-            site.check_admin(ceph)
-            zone = Zone.ask(ceph)
-            return cls(ceph, facts, zone, gateways, ceph.data_pool(zone.placement))
+            with replies_of(ceph.head):
+                facts = ask(ceph, _QUESTIONS, _LIMIT, (_ORCHESTRATOR,))
+                gateways = site.gateways(facts)
+                if not gateways:
+                    source = "`ceph service dump`, which may be a minute old"
+                    text = f"{source}, shows no running gateway (radosgw): start a gateway"
+                    raise CommandError(text, FAILED)
+                ceph = site.of_zone(ceph, gateways)
+                site.check_admin(ceph)
+                zone = Zone.ask(ceph)
+                return cls(ceph, facts, zone, gateways, ceph.data_pool(zone.placement))
         except (FaultError, CephError) as error:
             raise CommandError(str(error), FAILED) from None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            text = f"could not parse a reply of {ceph.head} ({type(error).__name__}: {error})"
-            raise CommandError(f"{text}: is the cluster older than Ceph 14.2?", FAILED) from None
 
     @cached_property
     def hosts(self) -> Dict[str, List[str]]:
