@@ -134,6 +134,8 @@ def test_an_existing_file_is_kept_and_no_cluster_asked(cluster: Recorded, tmp_pa
         ("fsid", Result("", "x\n[errno 13] RADOS denied\n", 13), "[errno 13] RADOS denied; perf on node0 needs "),
         ("fsid", Result("", "No route to host", 255), "head node0: No route to host"),
         ("zone get", Result("", "sh: radosgw-admin: not found", 127), "radosgw-admin on node0: sh: radosgw-admin: not"),
+        ("zone get", Result("", "unable to initialize zone: (2)", 2), "zone: (2); `ceph` works there, so "),
+        ("zone get", Result("", "sudo: radosgw-admin: command not found", 1), "not found; install the program on "),
         ("zonegroup get", Result("", "failed to init zonegroup", 2), "exit status 2: failed to init zonegroup"),
         ("printf", Result("{}", "Error EACCES: access denied", 13), "Error EACCES: access denied"),
     ],
@@ -190,6 +192,11 @@ def second_zone(replies: Dict[str, Any]) -> None:
 
 def reply_with(question: str, reply: Any, replies: Dict[str, Any]) -> None:
     replies[question] = reply
+
+
+def each_gateway(name: str, value: str, replies: Dict[str, Any]) -> None:
+    for row in gateways(replies):
+        row[name] = value
 
 
 def no_pool(replies: Dict[str, Any]) -> None:
@@ -267,7 +274,8 @@ def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> N
     ("change", "text"),
     [
         (no_gateway, "shows no running gateway (radosgw)"),
-        (lambda r: [row.update(zone_name="west") for row in gateways(r)], "no gateway of radosgw-admin's zone default"),
+        (partial(each_gateway, "zone_name", "west"), "gateways are of other zones than radosgw-admin's zone default: "),
+        (partial(each_gateway, "frontend_config#0", "beast"), "no gateway of radosgw-admin's zone default has a port"),
         (lambda r: r["zone get"].pop("placement_pools"), "could not parse a reply of node0 (KeyError"),
         *((partial(reply_with, question, {}), "could not parse a reply of node0 (KeyError") for question in _READ_LATE),
         (partial(reply_with, "mgr metadata", None), "could not parse a reply of node0 (TypeError"),

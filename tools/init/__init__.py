@@ -131,6 +131,8 @@ def _file(
     if not endpoints.urls:
         every = "; ".join(f"{g.id} of zone {g.zone}: {', '.join(g.frontends) or 'no port'}" for g in cluster.gateways)
         text = f"no gateway of radosgw-admin's zone {cluster.zone.name} has a port that other hosts can reach"
+        if not cluster.own_gateways:
+            text = f"all gateways are of other zones than radosgw-admin's zone {cluster.zone.name}"
         raise CommandError(f"{text}: {every}", FAILED)
     nodes = nodes_of({"head": site.cluster["head"], "clients": clients, **cluster.hosts})
     site.keep_nodes(nodes)

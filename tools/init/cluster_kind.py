@@ -22,6 +22,11 @@ from .entry import Entry
 _NO_PROGRAM = 127
 #: timeout in seconds of a question that Ceph answers at once or never
 _QUICK = 30.0
+#: advice about a `radosgw-admin` that fails where `ceph` works
+_NO_ZONE = (
+    "; `ceph` works there, so radosgw-admin may have no default realm or zone: radosgw-admin realm default "
+    "--rgw-realm=NAME; radosgw-admin zone default --rgw-zone=NAME"
+)
 
 
 class Site:
@@ -73,7 +78,8 @@ class Site:
         """Raise CommandError if `radosgw-admin` does not answer. The cluster must have gateways."""
         result = self._reply(ceph, f"{ceph.admin} zone get >/dev/null")
         if result.status:
-            raise CommandError(f"radosgw-admin on {ceph.head}: {_reason(result)}{self.advice(result)}", FAILED)
+            advice = self.advice(result) if lacks_program(result) else _NO_ZONE
+            raise CommandError(f"radosgw-admin on {ceph.head}: {_reason(result)}{advice}", FAILED)
 
     def gateways(self, facts: Facts) -> List[Gateway]:
         """Return the running gateways."""
@@ -138,5 +144,5 @@ def login_of(option: str, node: str) -> Dict[str, Any]:
 
 
 def lacks_program(result: Result) -> bool:
-    """Tell whether the program is missing, by the exit status of the shell."""
-    return result.status == _NO_PROGRAM
+    """Tell whether the program is missing, by the exit status of the shell, or the text of sudo."""
+    return result.status == _NO_PROGRAM or "command not found" in result.stderr
