@@ -6,6 +6,7 @@ ask who open connections.
 
 from __future__ import annotations
 
+import getpass
 import ipaddress
 import re
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
@@ -99,6 +100,14 @@ def short_name(name: str) -> str:
     """Return the host name without its domain; an address as it is."""
     host = host_of(name)
     return host if is_address(host) else host.split(".")[0]
+
+
+def own_user() -> Optional[str]:
+    """Return the login name of this process; None in a container that has no name for its user ID."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def is_address(host: str) -> bool:

@@ -6,6 +6,7 @@ import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from recorded_cluster import Recorded, connected
 
 from cbt_plugins.cluster.ceph_programs import readable
 from cbt_plugins.cluster.rgw_frontends import Gateway, listeners_of
+from cbt_plugins.cluster.transports.local import Local
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import main
@@ -92,6 +94,27 @@ def test_a_client_with_its_own_user_and_port(cluster: Recorded, tmp_path: Path) 
     assert cluster.sections[0]["clients"] == ["load@c1:2222"]
     assert yaml.safe_load(file.read_text())["cluster"]["clients"] == ["load@c1:2222"]
     assert "# EDIT: cannot be reached: load@c1:2222" in file.read_text()
+
+
+@pytest.mark.parametrize("address", ["[2001:db8::11]:6801/1", "[v2:[2001:db8::11]:6800/1,v1:[2001:db8::11]:6801/1]"])
+def test_the_address_of_a_node_that_cannot_be_reached(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    cluster.silent.append("node1")
+    for row in cluster.replies["osd metadata"]:
+        row["front_addr"] = address
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "my.yaml")]) == 0
+    assert capsys.readouterr().err.endswith("; Ceph reports the address 2001:db8::11\n")
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 7"), OSError("No username set")])
+def test_a_user_id_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    monkeypatch.setattr("getpass.getuser", Mock(side_effect=error))
+    assert main(["init", "--head", "node0:22", "-o", str(tmp_path / "my.yaml")]) == 2
+    assert "--head: name the user: USER@node0:22" in capsys.readouterr().err
+    assert Local({"user": "root"}, {}).reaches("localhost") is False and Local({}, {}).reaches("localhost") is True
 
 
 def test_an_authority_without_https(cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
@@ -12,7 +11,7 @@ from cbt_plugins.cluster.rgw_frontends import Gateway, gateways_of
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.exit_status import FAILED
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts
-from cbt_plugins.inventory import NodeName, check_node_name
+from cbt_plugins.inventory import NodeName, check_node_name, own_user
 
 from ..command import CommandError
 from .endpoints import Endpoints
@@ -140,7 +139,10 @@ def login_of(option: str, node: str) -> Dict[str, Any]:
         name = NodeName.parse(check_node_name(node))
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from None
-    return {"user": name.user or getpass.getuser(), "head": f"{name.host}:{name.port}" if name.port else name.host}
+    user = name.user or own_user()
+    if user is None:
+        raise CommandError(f"{option}: name the user: USER@{node}")
+    return {"user": user, "head": f"{name.host}:{name.port}" if name.port else name.host}
 
 
 def lacks_program(result: Result) -> bool:

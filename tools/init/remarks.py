@@ -96,6 +96,6 @@ def _addresses(cluster: Discovery) -> Mapping[str, str]:
 
 
 def _address(text: str) -> str:
-    """Return "10.0.0.1" from "[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]"."""
+    """Return "10.0.0.1" from "[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]", "2001:db8::1" from "[2001:db8::1]:6801/1"."""
     first = text.strip("[]").split(",")[0].rpartition(":")[0]
-    return first.partition(":")[2] if first.startswith(("v1:", "v2:")) else first
+    return (first.partition(":")[2] if first.startswith(("v1:", "v2:")) else first).strip("[]")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import socket
 from typing import Any, List, Mapping
 
 from cbt_plugins.cluster.transports.ssh import Ssh
-from cbt_plugins.inventory import short_name
+from cbt_plugins.inventory import own_user, short_name
 
 
 class Local(Ssh):
@@ -22,7 +21,7 @@ class Local(Ssh):
         self._own_names = {"localhost", name, short_name(name)}
 
     def reaches(self, node: str) -> bool:
-        return node in self._own_names and self.user(node) in (None, getpass.getuser())
+        return node in self._own_names and self.user(node) in (None, own_user())
 
     def command(self, node: str, shell: str, silence: float) -> List[str]:
         return ["/bin/sh", "-c", shell]
