@@ -120,7 +120,7 @@ def _space(file: str) -> Space:
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     try:
         return Space.parse(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{file}: not an output of `ceph df -f json` ({type(error).__name__}: {error})") from error
 
 

@@ -82,6 +82,21 @@ def test_a_balanced_cluster_has_all_that_is_expected_however_full_it_is(
         assert share is None if used == 960 else share == pytest.approx(1.0, abs=0.11)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"pools": [{"name": "a", "stats": "text"}]}',
+        '{"pools": [{"name": "a", "stats": {"bytes_used": 1, "max_avail": 1e400, "objects": 1}}]}',
+    ],
+)
+def test_json_that_is_no_ceph_df(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "df.json"
+    file.write_text(text)
+    assert main(["size", "capacity", "--df", str(file)]) == 2
+    assert f"{file}: not an output of `ceph df -f json` (" in capsys.readouterr().err
+
+
 def test_df_before_nautilus() -> None:
     """`stored` is what bytes_used was then."""
     stats = {"bytes_used": 7, "max_avail": 93, "objects": 1}
