@@ -73,6 +73,9 @@ class HsbenchMode:
         argv = [self.program, "-m", mode] + self.orders["options"] + options
         # the keys are in the environment, where hsbench looks for them
         process = Popen(argv, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, preexec_fn=die_with_parent)
+        if mode != "i":
+            # a SIGTERM to the process group ended both until now; from here on hsbench alone, and its numbers follow
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for line in iter(lambda: process.stderr.readline(LONGEST), b""):
             sys.stderr.buffer.write(b" " + line)  # a server's text is no event of ours
             sys.stderr.flush()
@@ -200,10 +203,8 @@ def say(**event):
     print(json.dumps(event), file=sys.stderr, flush=True)
 
 
-def wait_for_go(path, terminated):
+def wait_for_go(path):
     while not os.path.exists(path):
-        if terminated:
-            sys.exit(1)
         time.sleep(LOOK)
     with open(path) as file:
         at = float(file.read())
@@ -211,16 +212,13 @@ def wait_for_go(path, terminated):
 
 
 def main():
-    # this program goes on until hsbench has ended, and reports its numbers; hsbench itself ends at the signal
-    terminated = []
-    signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     with open(sys.argv[1]) as file:
         orders = json.load(file)
     print(HEADER, flush=True)
     if orders["init"] and HsbenchMode(orders, sys.argv[2]).run("i", []):
         return 1
     say(event="ready")
-    wait_for_go(orders["go"], terminated)
+    wait_for_go(orders["go"])
     hsbench = HsbenchMode(orders, sys.argv[2])
     status = hsbench.run(orders["mode"], ["-j", orders["json"]] + orders["limits"])
     hsbench.finish()

@@ -175,7 +175,9 @@ cp "{json}" "$json"
 class Played:
     """The client's program with a recorded hsbench."""
 
-    def __init__(self, folder: Path, made: Plan, name: str, index: int, then: str = "", **orders: Any) -> None:
+    def __init__(
+        self, folder: Path, made: Plan, name: str, index: int, then: str = "", wait: float = 0.0, **orders: Any
+    ) -> None:
         self.folder = folder
         program = folder / "hsbench"
         program.write_text(PLAY.format(log=DATA / f"{name}.txt", json=DATA / f"{name}.json", then=then))
@@ -186,8 +188,7 @@ class Played:
         spec = json.dumps({**job.spec, "init": False, **orders}).replace(FOLDER, str(folder))
         (folder / "orders.json").write_text(spec)
         env = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}
-        self.at = time.time()
-        (folder / "go").write_text(repr(self.at))
+        (folder / "go").write_text(repr(time.time() + wait))
         self.process = subprocess.Popen(
             [sys.executable, str(AGENT), str(folder / "orders.json"), str(program)],
             cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -264,6 +265,13 @@ def test_a_stopped_hsbench_leaves_its_intervals_and_no_process(tmp_path: Path, m
     assert status == 0 and total(lines, 4) == 17, "what the intervals told"
     assert end["p99_ms"] is None and all(space["unknown"] >= 2 for space in end["spaces"])
     assert not Path(f"/proc/{number}").exists()
+
+
+def test_a_stop_before_the_instant_starts_no_hsbench(tmp_path: Path, made: Plan) -> None:
+    with Played(tmp_path, made, "put", 0, then="touch began", wait=60).process as process:
+        assert process.stderr and "ready" in process.stderr.readline()
+        os.killpg(process.pid, signal.SIGTERM)
+    assert process.returncode == -signal.SIGTERM and not (tmp_path / "began").exists()
 
 
 def test_sums_become_rates_and_means_and_no_percentiles(tmp_path: Path, made: Plan) -> None:
