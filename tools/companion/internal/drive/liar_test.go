@@ -168,6 +168,10 @@ var lies = map[s3.Op]map[string]struct {
 		"a part":                 {body("HTTP/1.1 206 Partial Content\r\n", ""), "http: 206 Partial Content"},
 		"no content":             {text("HTTP/1.1 204 No Content\r\n\r\n"), "http: 204 No Content"},
 		"others' keys":           {page(false, contents("q/1")), "protocol: a listing of keys that were not asked for, or in no order"},
+		"others' keys, later":    {page(false, contents("p/1", "q/1")), "protocol: a listing of keys that were not asked for, or in no order"},
+		"a key twice":            {page(false, contents("p/1", "p/1")), "protocol: a listing of keys that were not asked for, or in no order"},
+		"keys in no order":       {page(false, contents("p/2", "p/3", "p/1")), "protocol: a listing of keys that were not asked for, or in no order"},
+		"more, but no keys":      {page(true, ""), "protocol: a listing of nothing that says that there is more"},
 		"more than was asked":    {page(false, contents("p/1", "p/2", "p/3", "p/4")), "protocol: a listing of more keys than were asked for"},
 		"keys without an end":    {endless(head+"\r\n<ListBucketResult>", contents("p/1"), 0), "protocol: a listing of more keys than were asked for"},
 		"elements without end":   {endless(head+"\r\n<ListBucketResult>", "<CommonPrefixes><Prefix>p</Prefix></CommonPrefixes>", 0), "protocol: a listing without an end"},
@@ -213,6 +217,8 @@ var preparationLies = map[string]struct {
 	"no end":                 {endless(head+"\r\n<ListBucketResult>", contents("p/1"), 0), "a listing of more keys than were asked for"},
 	"no sizes":               {page(false, "<Contents><Key>p/0000000001</Key></Contents>"), "a listing that is none"},
 	"a size that is none":    {page(false, "<Contents><Key>p/0000000001</Key><Size>-</Size></Contents>"), "a listing that is none"},
+	"a negative size":        {page(false, "<Contents><Key>p/0000000001</Key><Size>-1</Size></Contents>"), "a listing that is none"},
+	"a size of exabytes":     {page(false, "<Contents><Key>p/0000000001</Key><Size>1000000000000000000</Size></Contents>"), "a listing that is none"},
 	"a trickling page":       {endless(head+"\r\n<ListBucketResult>", " ", wait), "the answer did not end in time"},
 }
 

@@ -6,7 +6,6 @@ import (
 	"html"
 	"net/url"
 	"strconv"
-	"strings"
 )
 
 // longestText is the longest text of an element that a listing may have: keys have at most 1024 bytes, 3 each when encoded.
@@ -22,18 +21,21 @@ const (
 	errEndless = nonsense("a listing without an end")
 	errOrder   = nonsense("a listing of keys that were not asked for, or in no order")
 	errEmpty   = nonsense("a listing of nothing that says that there is more")
+
+	largestObject = 10_000 * 5 << 30 // bytes: the most parts of the largest size
 )
 
 // listing reads the answer to a LIST as it comes, in pieces that may end anywhere. It knows as much XML as such an
 // answer has: elements without attributes worth knowing, entities, no comments or CDATA.
 type listing struct {
-	keep      bool // collect the keys
+	keep      bool // give the keys, sizes and ETags
 	keys      []string
 	sizes     []int64
 	etags     []uint64
 	prefix    string
 	after     string
-	first     []byte // key, as it came
+	raw       []byte // all keys, as they came
+	ends      []int  // of each of them in raw
 	most      int64  // keys that were asked for
 	left      int64  // bytes that may still come
 	count     int64
@@ -54,7 +56,7 @@ func (l *listing) reset(r *Request, result *Result) {
 		most = PageKeys
 	}
 	*l = listing{keep: r.WantKeys, keys: result.Keys[:0], sizes: result.Sizes[:0], etags: result.ETags[:0], prefix: r.Key,
-		after: r.StartAfter, most: most, left: (most + 8) * keyListed, first: l.first[:0], tag: l.tag[:0], text: l.text[:0]}
+		after: r.StartAfter, most: most, left: (most + 8) * keyListed, raw: l.raw[:0], ends: l.ends[:0], tag: l.tag[:0], text: l.text[:0]}
 }
 
 func (l *listing) Write(piece []byte) (int, error) {
@@ -110,23 +112,19 @@ func (l *listing) element() error {
 		if l.count++; l.count > l.most {
 			return errKeys
 		}
-		if l.count == 1 {
-			l.first = append(l.first, l.text...)
-		}
-		if l.keep {
-			l.keys = append(l.keys, html.UnescapeString(string(l.text)))
-		}
+		l.raw = append(l.raw, l.text...)
+		l.ends = append(l.ends, len(l.raw))
 	case l.entry == 2 && string(name) == "Size" && l.keep:
 		size, err := strconv.ParseInt(string(l.text), 10, 64)
-		if err != nil {
+		if err != nil || size < 0 || size > largestObject {
 			return errListing
 		}
 		l.sizes = append(l.sizes, size)
 	case l.entry == 2 && string(name) == "ETag" && l.keep:
 		l.etags = append(l.etags, Fingerprint([]byte(html.UnescapeString(string(l.text)))))
-	case l.entry == 1 && l.keep && (len(l.sizes) != len(l.keys) || len(l.etags) > len(l.keys)):
+	case l.entry == 1 && l.keep && (len(l.sizes) != len(l.ends) || len(l.etags) > len(l.ends)):
 		return errListing
-	case l.entry == 1 && l.keep && len(l.etags) < len(l.keys):
+	case l.entry == 1 && l.keep && len(l.etags) < len(l.ends):
 		l.etags = append(l.etags, 0)
 	case l.entry == 0 && string(name) == "IsTruncated":
 		l.truncated = string(l.text) == "true"
@@ -141,43 +139,42 @@ func (l *listing) element() error {
 	return nil
 }
 
-// finish decodes the keys; an error means that it was no listing, or not the one that was asked for.
+// finish looks at the keys, and decodes them; an error means that it was no listing, or not the one that was asked for.
 func (l *listing) finish() error {
 	switch {
 	case !l.complete:
 		return errListing
-	case l.keep && l.truncated && l.count == 0:
+	case l.truncated && l.count == 0:
 		return errEmpty
-	case !l.keep && l.count > 0:
-		first, err := l.decoded(html.UnescapeString(string(l.first)))
-		if err != nil || !l.follows(first, l.after) {
-			return errOrder
-		}
 	}
-	last := l.after
-	for i, key := range l.keys {
-		decoded, err := l.decoded(key)
+	begin, last, prefix := 0, []byte(l.after), []byte(l.prefix)
+	for _, end := range l.ends {
+		key, err := l.decoded(l.raw[begin:end])
 		if err != nil {
 			return errListing
 		}
-		if !l.follows(decoded, last) {
+		// listings are in the order of their bytes
+		if bytes.Compare(key, last) <= 0 || !bytes.HasPrefix(key, prefix) {
 			return errOrder
 		}
-		l.keys[i], last = decoded, decoded
+		if l.keep {
+			l.keys = append(l.keys, string(key))
+		}
+		begin, last = end, key
 	}
 	return nil
 }
 
-func (l *listing) decoded(key string) (string, error) {
-	if !l.encoded {
-		return key, nil
+// decoded returns a key without its encodings; most have none.
+func (l *listing) decoded(raw []byte) ([]byte, error) {
+	if bytes.IndexByte(raw, '&') >= 0 {
+		raw = []byte(html.UnescapeString(string(raw)))
 	}
-	return url.QueryUnescape(key)
-}
-
-// follows tells whether a key may come after another one: listings are in the order of their bytes.
-func (l *listing) follows(key, last string) bool {
-	return key > last && strings.HasPrefix(key, l.prefix)
+	if !l.encoded || !bytes.ContainsAny(raw, "%+") {
+		return raw, nil
+	}
+	key, err := url.QueryUnescape(string(raw))
+	return []byte(key), err
 }
 
 var fingerprints = maphash.MakeSeed()
