@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cbt-plugins/companion/internal/keyset"
 	"cbt-plugins/companion/internal/rows"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/schedule"
@@ -90,6 +91,11 @@ type work struct {
 // Run makes a run and returns the exit status of the process.
 func Run(o Options) int {
 	e := &engine{Options: o, spec: o.Spec, client: o.Client, start: make(chan struct{}), stop: make(chan struct{}), cut: make(chan struct{})}
+	if path := o.Spec.StateOut; path != "" {
+		if err := keyset.CheckTarget(path); err != nil {
+			return e.fail("state_out: " + err.Error())
+		}
+	}
 	begun := time.Now()
 	if err := e.openUnlessStopped(); err != nil {
 		if !e.stopped() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -655,6 +656,27 @@ func TestStateOfOtherSpacesIsKept(t *testing.T) {
 		"spaces":[{"name":"z","bucket":"b","prefix":"z/","sizes":[[1,1,1]]}],"ops":[{"op":"PUT","spaces":["z"]}]`, state, state))
 	if known := agrees(t, v, state); len(known.Spaces) != 2 || known.Runs != 2 {
 		t.Fatalf("%+v", known)
+	}
+}
+
+func TestAStateThatCannotBeWrittenIsRefusedBeforeTheLoad(t *testing.T) {
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, folder, filepath.Join(folder, "missing", "state")} {
+		v := newServer()
+		got := run(t, v, fmt.Sprintf(`"objects":5,"state_out":%q,%s"ops":[{"op":"PUT","spaces":["a"]}]`, path, oneSpace))
+		if got.status != ExitFailed || len(v.objects) > 0 || !strings.Contains(got.text, "state_out: ") || !strings.Contains(got.text, folder) {
+			t.Fatalf("%d, %d objects, %s", got.status, len(v.objects), got.text)
+		}
+	}
+	if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != os.ModeNamedPipe {
+		t.Fatalf("%v %v", info, err)
+	}
+	if left, _ := os.ReadDir(folder); len(left) != 1 {
+		t.Fatalf("left behind: %v", left)
 	}
 }
 

@@ -65,6 +65,23 @@ type spaceHeader struct {
 	Words int64 `json:"words"` // of the bitmap
 }
 
+// CheckTarget tells whether Save can write to a path: renaming would replace a device by a file.
+func CheckTarget(path string) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file: name another file", path)
+	}
+	file, err := createBeside(path)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	return os.Remove(file.Name())
+}
+
+func createBeside(path string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+}
+
 // Save writes the state under another name and then renames it: a reader finds the old or the new one.
 func (state *State) Save(path string) (err error) {
 	head := header{Version: version, Runs: state.Runs}
@@ -80,7 +97,7 @@ func (state *State) Save(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	file, err := createBeside(path)
 	if err != nil {
 		return err
 	}
