@@ -181,7 +181,7 @@ func parse(data []byte) (*State, error) {
 	defer packed.Close()
 	state := &State{Runs: head.Runs}
 	for _, space := range head.Spaces {
-		if space.Used < 0 || space.Used > Max || space.N < 0 || space.N > Max || space.Words < 0 || space.Words > Max/64 {
+		if space.Used < 0 || space.Used > Max || space.N < 0 || space.N > Max || space.Words < 0 || space.Words > (Max+63)/64 {
 			return nil, fmt.Errorf("space %s: numbers out of range", space.Name)
 		}
 		space.Live = &Set{}

@@ -54,6 +54,20 @@ func TestStateComesBack(t *testing.T) {
 	}
 }
 
+func TestTheGreatestNumberComesBack(t *testing.T) {
+	t.Parallel()
+	var live Set
+	live.Add(Max)
+	path := filepath.Join(t.TempDir(), "state")
+	state := &State{Spaces: []Space{{Name: "a", Bucket: "b", Prefix: "p/", Used: Max, Live: &live}}}
+	if err := state.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(path); err != nil || got.Spaces[0].Live.Last() != Max {
+		t.Fatal(err)
+	}
+}
+
 func TestLoadedSetGoesOn(t *testing.T) {
 	path, _, m := saved(t)
 	got, err := Load(path)
