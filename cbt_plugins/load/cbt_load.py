@@ -65,7 +65,12 @@ class CbtLoadSection(Strict):
         _DEFAULT.compressible, description="Share of the bytes that compression saves, of every whole 4 KiB."
     )
     verify: bool = Field(_DEFAULT.verify, description="Every GET compares the content with what was written.")
-    seed: int = Field(_DEFAULT.seed, ge=0, lt=1 << 63, description="Same seed: same sizes, contents, order.")
+    seed: int = Field(
+        _DEFAULT.seed,
+        ge=0,
+        lt=1 << 63,
+        description="Same seed: same sizes, same order of operations. Objects are drawn anew in each run.",
+    )
 
     @field_validator("part_size")
     @classmethod

@@ -28,7 +28,7 @@ func (e *engine) openSpaces() error {
 		return err
 	}
 	e.kept.runs = state.Runs
-	// each run makes other choices: the same ones again would find their objects in caches
+	// what the next run writes differs from what is there
 	e.seed = schedule.Mix64(e.spec.Seed) + schedule.Mix64(state.Runs)
 	e.generation = schedule.Mix64(e.seed)
 	for i := range e.spec.Spaces {

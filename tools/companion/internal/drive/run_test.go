@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -629,6 +630,25 @@ func TestOtherNamesAreReadAndNothingElse(t *testing.T) {
 		if !strings.HasPrefix(file, "keep/") {
 			t.Fatal(file)
 		}
+	}
+}
+
+// Two benchmarks on the same bucket: what the first one has read may be in caches.
+func TestTheSeedGivesTheOperationsAndNotTheObjects(t *testing.T) {
+	v := newServer()
+	for i := range 2500 {
+		v.objects[fmt.Sprintf("b/x%d", i)] = []byte("abc")
+	}
+	var ops, files [2][]string
+	for i := range ops {
+		got := run(t, v, `"workers":1,"duration":0.1,"spaces":[{"name":"old","bucket":"b","numbered":false}],
+			"ops":[{"op":"GET","spaces":["old"]},{"op":"STAT","spaces":["old"]}]`)
+		for _, fields := range got.rows[:20] {
+			ops[i], files[i] = append(ops[i], fields[columnOp]), append(files[i], fields[columnFile])
+		}
+	}
+	if !slices.Equal(ops[0], ops[1]) || slices.Equal(files[0], files[1]) {
+		t.Fatalf("%v\n%v", ops, files)
 	}
 }
 

@@ -41,7 +41,8 @@ type worker struct {
 func newWorker(e *engine, of *work, id, place int) *worker {
 	w := &worker{e: e, work: of, id: id, place: place, timer: time.NewTimer(time.Hour)}
 	w.timer.Stop()
-	w.chooser.random = rand.New(rand.NewPCG(e.seed, uint64(id)))
+	// without the seed: the objects of a run before would be in caches
+	w.chooser.random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	w.row.Thread = uint32(id)
 	return w
 }
