@@ -187,7 +187,7 @@ def _plain(number: Decimal) -> str:
 def _positive_duration(value: Any) -> float:
     seconds = parse_duration(value)
     if seconds == 0:
-        raise ValueError("a duration of 0 measures nothing; leave the phase out instead")
+        raise ValueError("must be more than 0s")
     return seconds
 
 

@@ -37,6 +37,8 @@ _KEYS = {op: Keys("new") for op in WRITES}
 #: every number that there can be, each once
 _EACH = Keys(f"r(1,{MOST_OBJECTS})")
 _READS = ("GET", "STAT", "LIST")
+#: requests/s of an open loop, and sets of objects, that one process takes
+_RATES, _MOST_SPACES = (1e-6, 1e7), 10_000
 #: it keeps shares in a cycle of so many requests, or objects
 _CYCLE = 1000
 
@@ -57,7 +59,7 @@ _DEFAULT = CbtLoad()
 class CbtLoadSection(Strict):
     """How cbt-load works, in every phase with `engine: cbt-load`."""
 
-    deadline: Duration = Field(_DEFAULT.deadline, description="Time limit of a request; never scaled.")
+    deadline: Duration = Field(_DEFAULT.deadline, ge=0.001, description="Time limit of a request; never scaled.")
     retries: int = Field(_DEFAULT.retries, ge=0, le=100, description="Retries of each failed request.")
     list_keys: int = Field(_DEFAULT.list_keys, ge=1, le=1000, description="Most keys in the answer to a LIST.")
     part_size: Size = Field(_DEFAULT.part_size, description="Size of a part of a multipart PUT.")
@@ -107,6 +109,14 @@ class CbtLoadJobs(Generator):
         lost = dict.fromkeys(size[2] for bucket in plan.buckets for size in bucket.sizes if is_lost(size[2]))
         for share in lost:
             yield FieldError(("size",), f"cbt-load keeps shares to 0.1 %: round {format_percent(share)}")
+        listed = {bucket.key for bucket in plan.buckets if _is_listed(plan, bucket)}
+        for driver in plan.drivers:
+            spaces = len(driver.buckets) + len(listed.intersection(driver.buckets))
+            if spaces > _MOST_SPACES:
+                text = f"{len(driver.buckets)} buckets with {spaces} sets of objects for driver {driver.id}"
+                yield FieldError(("buckets",), f"{text}: cbt-load takes {_MOST_SPACES}; give fewer buckets")
+                break
+        yield from _errors_of_rates(plan)
 
     @classmethod
     def errors_of_mix(cls, mix: MixSection, program: str = "") -> List[FieldError]:
@@ -193,7 +203,7 @@ class CbtLoadJobs(Generator):
                 own["keys"] = str(2 + self._plan.users.index(bucket.user))
             own["objects"] = self._part(bucket.objects, driver, key) if bucket.objects else 0
             spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
-            if self._listed(bucket):
+            if _is_listed(self._plan, bucket):
                 old = {"name": f"{key}, listed", "bucket": self._names[key], "numbered": False}
                 selection = {"prefix": "" if bucket.existing else "keep/", "exclude": f"cbtp-{self._run_id}/"}
                 spaces.append({**old, **selection, "limit": self._plan.read_objects})
@@ -274,7 +284,7 @@ class CbtLoadJobs(Generator):
     ) -> Dict[str, Any]:
         spaces = list(buckets)
         if op in _READS and listed and keys.select == "live":
-            spaces += [f"{key}, listed" for key in buckets if self._listed(self._buckets[key])]
+            spaces += [f"{key}, listed" for key in buckets if _is_listed(self._plan, self._buckets[key])]
         order = {"op": op, "share": share, "select": keys.select, "spaces": spaces}
         return {**order, "absent": True} if keys.absent else order
 
@@ -288,8 +298,27 @@ class CbtLoadJobs(Generator):
             shares[low, high] = shares.get((low, high), 0.0) + share / len(every)
         return tuple((low, high, share) for (low, high), share in shares.items())
 
-    def _listed(self, bucket: Bucket) -> bool:
-        return bucket.existing or any(p.kind == "fill" and generator_of(p.engine).listed for p in self._plan.phases)
-
     def _prefix(self, driver: Driver, bucket: Bucket) -> str:
         return f"cbtp-{self._run_id}/cbt-load/{driver.id}/" if bucket.existing else f"cbt-load/{driver.id}/"
+
+
+def _is_listed(plan: Plan, bucket: Bucket) -> bool:
+    """Return whether a bucket has objects that no cbt-load has written."""
+    return bucket.existing or any(p.kind == "fill" and generator_of(p.engine).listed for p in plan.phases)
+
+
+def _errors_of_rates(plan: Plan) -> Iterator[FieldError]:
+    """Yield the rates of which a driver would get less or more than cbt-load takes."""
+    workers = sum(driver.workers for driver in plan.drivers)
+    lowest, highest = _RATES
+    for phase in plan.phases:
+        shares: Dict[Tuple[str, ...], List[float]] = {
+            ("works", work.name): [work.rate / len(plan.drivers)] for work in phase.works if work.rate
+        }
+        if phase.rate:
+            shares[()] = [phase.rate * driver.workers / workers for driver in plan.drivers]
+        for keys, rates in shares.items():
+            wrong = next((rate for rate in rates if not lowest <= rate <= highest), None)
+            if wrong:
+                text = f"{wrong:g}/s for a driver: cbt-load takes {lowest:f}/s to {highest:.0f}/s; change the rate"
+                yield FieldError(("phases", phase.name, *keys, "rate"), text)

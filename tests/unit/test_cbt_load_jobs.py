@@ -15,7 +15,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory
-from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
+from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan, Work
 
 NOTHING = Memory()
 MIX = {"GET": 60.0, "LIST": 10.0, "PUT": 16.0, "DELETE": 14.0}
@@ -149,6 +149,22 @@ def test_encryption_and_versions_are_told_and_the_key_is_in_the_environment_only
     assert len(base64.b64decode(key)) == 32 and key == keys.environment(sse="c")["CBT_LOAD_SSE_KEY"]
     assert key not in S3Keys("access", "other").environment(sse="c").values()
     assert "CBT_LOAD_SSE_KEY" not in keys.environment()
+
+
+def test_what_cbt_load_would_refuse_is_refused_by_the_plan() -> None:
+    slow = Phase("m", "hybrid", rate=4e-6, engine="cbt-load")
+    works = Phase("w", "hybrid", works=(Work("a", 1, MIX, rate=3e-6), Work("b", 1, MIX)), engine="cbt-load")
+    assert not [*CbtLoadJobs.refused(plan(slow, works, drivers=3))]
+    errors = [*CbtLoadJobs.refused(plan(replace(slow, rate=3.9e-6), works, drivers=4))]
+    assert [error.path for error in errors] == [("phases", "m", "rate"), ("phases", "w", "works", "a", "rate")]
+    assert errors[0].text == "9.75e-07/s for a driver: cbt-load takes 0.000001/s to 10000000/s; change the rate"
+    for existing, most in ((False, 10_000), (True, 5_000)):
+        buckets = tuple(Bucket(f"a-{i}", SIZES, existing=existing) for i in range(most + 1))
+        drivers = tuple(Driver(f"0{i}", "c", tuple(b.key for b in buckets[i:]), 8) for i in (0, 1))
+        large = Plan("warp", S3(urls=("http://r1",)), buckets, drivers, (FILL,))
+        (error,) = CbtLoadJobs.refused(large)
+        assert error.path == ("buckets",) and f"{most + 1} buckets" in error.text
+        assert not [*CbtLoadJobs.refused(replace(large, drivers=drivers[1:]))]
 
 
 @pytest.mark.parametrize(

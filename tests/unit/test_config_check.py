@@ -76,10 +76,8 @@ RGWTEST_FAULTS = [
         "benchmarks.rgwtest.settings.config: rgw_thread_pool_size is set by rgw: already: keep one of the two keys",
     ),
     ("    measure: {duration: §60}\n", "benchmarks.rgwtest.measure.duration: 60: seconds? write 60s"),
-    (
-        "    measure: {duration: §0s}\n",
-        "benchmarks.rgwtest.measure.duration: a duration of 0 measures nothing",
-    ),
+    ("    measure: {duration: §0s}\n", "benchmarks.rgwtest.measure.duration: must be more than 0s"),
+    ("    cbt_load: {deadline: §0.0005s}\n", "benchmarks.rgwtest.cbt_load.deadline: must be at least 0.001s"),
     ("    measure: {duration: §-1h}\n", "benchmarks.rgwtest.measure.duration: a duration cannot be negative"),
     ("    measure: §1h\n", "benchmarks.rgwtest.measure: must be a mapping (key: value), not text"),
     ("    measure: §{}\n", "benchmarks.rgwtest.measure.duration: this key is required"),

@@ -58,15 +58,16 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "cbt-load null:", err)
 		return 1
 	}
+	scheme := "http"
 	if o.tls {
-		listener = encrypted(listener)
+		scheme, listener = "https", encrypted(listener)
 	}
 	if flags.NArg() > 0 {
 		return beside(listener, o, flags.Args())
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	fmt.Fprintf(os.Stderr, "cbt-load null: http://%s\n", listener.Addr())
+	fmt.Fprintf(os.Stderr, "cbt-load null: %s://%s\n", scheme, listener.Addr())
 	if err := serve(listener, o, stop, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "cbt-load null:", err)
 		return 1

@@ -56,6 +56,14 @@ func nullServer(tb testing.TB, flags ...string) string {
 	return url
 }
 
+func TestNullServerNamesItsScheme(t *testing.T) {
+	for scheme, flags := range map[string][]string{"http": nil, "https": {"--tls"}} {
+		if url := nullServer(t, flags...); !strings.HasPrefix(url, scheme+"://") {
+			t.Errorf("%s instead of %s", url, scheme)
+		}
+	}
+}
+
 // block is a body of bytes in memory.
 type block []byte
 
