@@ -12,9 +12,21 @@ from typing import Dict, List, Optional
 NULL_SERVER = "cbt-load"
 
 
+class NoHome(ValueError):
+    """The user has no home folder; the text is for the user."""
+
+
+def cache_home() -> Path:
+    """Return the folder of all caches of the user. Raises NoHome."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise NoHome(f"the user {os.getuid()} has no home folder: set HOME or XDG_CACHE_HOME") from None
+
+
 def cache_dir() -> Path:
     """Return the folder of all that set-up makes outside the checkout."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins"
+    return cache_home() / "cbt-plugins"
 
 
 def own_tool(*words: str) -> List[str]:

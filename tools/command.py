@@ -10,6 +10,7 @@ from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
 from cbt_plugins.exit_status import INTERRUPTED, OK, STATUSES, UNREAD, UNUSABLE, USAGE
 from cbt_plugins.formatting.screen import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
+from cbt_plugins.programs import NoHome
 from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
 
 #: exit status 2 of a verb that compares runs
@@ -90,6 +91,8 @@ def _called(work: Callable[[], int]) -> int:
         return say("Error", str(e), e.status)
     except Unreadable as e:
         return say("Error", str(e), USAGE if isinstance(e, NotThere) else UNUSABLE)
+    except NoHome as e:
+        return say("Error", str(e), USAGE)
     except PermissionError as e:
         return say("Error", f"{e.filename}: {NOT_ALLOWED}", UNUSABLE)
     except ImportError as e:

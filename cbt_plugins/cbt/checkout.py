@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_plugins.cbt_run import Checkout
+from cbt_plugins.programs import cache_dir
 
 #: what makes a directory a CBT tree; the import hook asks the same of a module's origin
 MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
@@ -21,12 +22,11 @@ def is_checkout(path: Path) -> bool:
 
 def cache_path() -> Path:
     """Return the folder of a checkout without CBT_HOME."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "cbt-plugins" / "cbt"
+    return cache_dir() / "cbt"
 
 
 def find() -> Optional[Path]:
-    """Return $CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is no CBT tree."""
+    """Return $CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is none, or NoHome."""
     home = os.environ.get("CBT_HOME")
     if home:
         if not is_checkout(Path(home)):

@@ -124,7 +124,7 @@ class _Profiles:
 
 def _path(file: Tuple[str, str]) -> Path:
     variable, default = file
-    return Path(os.environ.get(variable) or default).expanduser()
+    return Path(os.path.expanduser(os.environ.get(variable) or default))
 
 
 def _name_in(title: str, kind: str) -> str:

@@ -73,7 +73,7 @@ def _secret(source: str, name: str, ceph: Ceph) -> str:
     if kind == "secret":
         return _of_kubernetes(place, name, ceph)
     try:
-        value = os.environ[place] if kind == "env" else _text_of(Path(place).expanduser()).strip()
+        value = os.environ[place] if kind == "env" else _text_of(Path(place)).strip()
     except KeyError:
         raise CephError(f"s3.{name}: environment variable {place} is not set") from None
     except OSError as error:

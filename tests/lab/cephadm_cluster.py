@@ -25,10 +25,11 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Tuple
 import pytest
 from running_lab import need_machine, need_systemd
 
+from cbt_plugins.programs import cache_dir
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.ceph_conf import ceph_conf
 from cbt_plugins.tools.lab.daemons import Daemons, Step, await_clean, await_up, make_pools
-from cbt_plugins.tools.lab.namespaces import Spaces, cache_home
+from cbt_plugins.tools.lab.namespaces import Spaces
 from cbt_plugins.tools.lab.process import CephShell, wait_for
 from cbt_plugins.tools.lab.root_builder import RootBuilder
 from cbt_plugins.tools.lab.topology import HEAD, LabNode, LabRecord
@@ -228,7 +229,7 @@ def image(made: Image = OLD) -> Path:
 
 
 def images() -> Path:
-    return cache_home() / "cbt-plugins" / "images"
+    return cache_dir() / "images"
 
 
 def registry(address: str) -> List[str]:

@@ -33,6 +33,21 @@ def test_a_wrong_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("Error: unknown verb qqq: the verbs are build, lab")
 
 
+def test_a_user_without_a_home(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container without HOME, whose user is a number only."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("CBT_HOME", raising=False)
+    assert main(["lab", "status"]) == 2
+    text = f"Error: the user {os.getuid()} has no home folder: set HOME or XDG_CACHE_HOME\n"
+    assert capsys.readouterr().err == text
+    assert main(["plan", str(Path(__file__).parents[2] / "benchmark_configs" / "quickstart.yaml")]) == 0
+
+
 def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     told = capsys.readouterr()

@@ -47,6 +47,13 @@ def test_as_botocore_finds_them(home: Path, monkeypatch: pytest.MonkeyPatch, nam
     assert list(aws_profile.keys_of("lab")) == expected["keys"]
 
 
+def test_a_home_that_nobody_knows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As botocore, which looks for a file with this name."""
+    monkeypatch.setenv("AWS_CONFIG_FILE", "~no-such-user/config")
+    with pytest.raises(AwsError, match=r"credentials and ~no-such-user/config: no profile lab"):
+        aws_profile.region_of("lab")
+
+
 def test_variables_name_the_files_and_the_region(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "c").write_text(f"[lab]\n{KEYS}")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/c")

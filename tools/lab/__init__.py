@@ -15,13 +15,13 @@ from cbt_plugins.config.units import format_duration, format_size, parse_duratio
 from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK, USAGE
 from cbt_plugins.formatting import about_size
 from cbt_plugins.polling import wait_until
+from cbt_plugins.programs import cache_dir
 
 from ..command import CommandError, explain
 from ..format_option import JSON, TEXT, add_formats, add_renamed, print_results
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
 from .installed_releases import root_of
-from .namespaces import cache_home
 from .requirements import LabError, LabUsage
 from .root_builder import RootBuilder
 from .snapshots import Snapshots
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def verb(name: str, text: str, example_arguments: str = "") -> argparse.ArgumentParser:
         subparser = verbs.add_parser(name, help=text, description=text)
         explain(subparser, (f"cbt-tools lab {name}{example_arguments}",), _STATUSES)
-        folder = cache_home() / "cbt-plugins" / "lab"
+        folder = cache_dir() / "lab"
         subparser.add_argument("--dir", type=Path, default=folder, help="folder of the lab (default: %(default)s)")
         return subparser
 

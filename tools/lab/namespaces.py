@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import signal
 import socket
@@ -24,6 +23,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import cbt_plugins
 from cbt_plugins.journal import write_json
+from cbt_plugins.programs import cache_dir, cache_home
 
 from .process import LabProcess, wait_for, wait_for_end
 from .requirements import PATH, LabError, unshare_flags
@@ -263,10 +263,6 @@ class Spaces:
         }
 
 
-def cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
 def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
     """Return folders that nodes must see where the machine has them: the lab, this program, its Python, the cache.
 
@@ -278,7 +274,7 @@ def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
         project,
         Path(sys.prefix),
         Path(sys.base_prefix),
-        cache_home() / "cbt-plugins",
+        cache_dir(),
         Path.cwd(),
     ]
     wanted += [Path(bind) for bind in binds]
