@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Dict, Iterator, Literal, Mapping, NamedTuple, Optional
@@ -110,7 +111,7 @@ class BisectSection(BuiltCycleSection):
 
     def folder_of(self, file: Path) -> Path:
         """Return the repository that the file means."""
-        return (file.resolve().parent / Path(self.repo).expanduser()).resolve()
+        return (file.resolve().parent / os.path.expanduser(self.repo)).resolve()
 
 
 def errors_of_bisect(source: YamlSource) -> Iterator[ErrorAt]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
 
@@ -69,7 +70,7 @@ class PullRequestSection(BuiltCycleSection):
 
     def folder_of(self, file: Path) -> Optional[Path]:
         """Return the repository that the file means; None without one."""
-        return (file.resolve().parent / Path(self.repo).expanduser()).resolve() if self.repo else None
+        return (file.resolve().parent / os.path.expanduser(self.repo)).resolve() if self.repo else None
 
 
 def campaign_of(data: Mapping[str, Any], section: PullRequestSection, blocks: int) -> Dict[str, Any]:
