@@ -157,6 +157,7 @@ class KubeApi:
     def deployment(self, name: str, workload: Workload, node: str, namespace: str = "", **labels: str) -> None:
         """Make a deployment of one replica, with its pod on a node; its daemon runs already."""
         self.workloads[name] = workload
+        labels["rook_cluster"] = namespace or self.namespace  # as Rook does
         replicas = {"replicas": 1, "selector": {"matchLabels": labels}}
         pod = {"metadata": {"labels": labels}, "spec": {"nodeName": node, "containers": [{"name": labels["app"]}]}}
         self.put("deployments", name, namespace, labels=dict(labels), spec={**replicas, "template": pod})
@@ -173,7 +174,7 @@ class KubeApi:
         name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
         pod = f"{name}-{secrets.token_hex(3)}"
         owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "0", "controller": True}]
-        self._make_pod(pod, name, template["metadata"]["labels"], node, owners)
+        self._make_pod(pod, name, template["metadata"]["labels"], node, owners, deployment["metadata"]["namespace"])
         deployment["status"] = counts(len(self.pods_of(name)))
 
     def workload_of(self, pod: Object) -> Workload:

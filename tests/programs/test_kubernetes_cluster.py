@@ -255,7 +255,8 @@ def test_a_pod_that_goes_is_a_lost_connection(cluster: Dict[str, Any], namespace
 def rook(cluster: Dict[str, Any], namespace: str) -> Scene:
     """Deployments with the labels of Rook's daemons, and of an operator that does nothing."""
     image = kubectl("-n", namespace, "get", "pod", CLIENT, "-o", "jsonpath={.spec.containers[0].image}")
-    for name, labels in DEPLOYMENTS.items():
+    for name, of_daemon in DEPLOYMENTS.items():
+        labels = {**of_daemon, "rook_cluster": namespace}
         container = {"name": "daemon", "image": image, "command": ["sleep", "infinity"]}
         pod = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}}
         spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
@@ -270,8 +271,9 @@ def rook(cluster: Dict[str, Any], namespace: str) -> Scene:
 def uids(namespace: str) -> Dict[str, str]:
     """Deployment -> the UID of its only pod, for the deployments that have a pod."""
     pods = json.loads(kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]
+    not_compared = ("pod-template-hash", "rook_cluster")
     by_labels = {
-        json.dumps({key: value for key, value in pod["metadata"]["labels"].items() if key != "pod-template-hash"}): pod
+        json.dumps({key: value for key, value in pod["metadata"]["labels"].items() if key not in not_compared}): pod
         for pod in pods
         if pod["metadata"].get("labels") and not pod["metadata"].get("deletionTimestamp")
     }

@@ -32,9 +32,9 @@ class Rook:
         self.running: Set[str] = set()
         nodes = ("node0", "node3", "node4", "node5")
         for node, (name, labels) in zip(nodes, DEPLOYMENTS.items()):
-            self.api.deployment(name, self._workload(name), node, **labels)
+            self.api.deployment(name, self.workload(name), node, **labels)
 
-    def _workload(self, name: str) -> Workload:
+    def workload(self, name: str) -> Workload:
         self.running.add(name)
         return Workload(list, lambda: self.running.add(name), lambda: self.running.discard(name))
 
@@ -359,12 +359,16 @@ def test_the_uid_of_a_pod_is_no_shell_text(rook: Rook, tmp_path: Path) -> None:
 
 
 def test_a_node_is_cordoned_and_drained_until_the_undo(rook: Rook) -> None:
+    """Pods of another cluster of Rook on this node stay."""
     rook.api.put("nodes", "node3", spec={})
-    other = rook.api.pods_of("rook-ceph-osd-4")
+    foreign, labels = "rook-ceph-osd-9", {"app": "rook-ceph-osd", "ceph-osd-id": "9"}
+    rook.api.deployment(foreign, rook.workload(foreign), "node3", "rook-second", **labels)
+    other = rook.api.pods_of("rook-ceph-osd-4") + rook.api.pods_of(foreign)
     scene, node = rook.scene(), Targets(("node3",), (OSD3,), ("node3",))
     (step,) = kinds.make("node_drain", {}).steps(scene, node)
     perform(step.inject, step.took)
-    assert "rook-ceph-osd-3" not in rook.running and rook.api.pods_of("rook-ceph-osd-4") == other
+    assert "rook-ceph-osd-3" not in rook.running
+    assert rook.api.pods_of("rook-ceph-osd-4") + rook.api.pods_of(foreign) == other
     assert rook.api.objects["nodes"]["", "node3"]["spec"]["unschedulable"] is True
     with pytest.raises(FaultError, match="node3 is cordoned already: the undo would uncordon the node"):
         kinds.make("node_drain", {}).steps(scene, node)

@@ -19,8 +19,8 @@ from cbt_plugins.faults.service_managers import ROOK, Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.plan import DAEMON_TYPES
 
-#: what takes the orders of the other kinds in a cluster of Rook; a drain moves or stops them
-_SELECTOR = f"app in ({','.join(f'rook-ceph-{type}' for type in DAEMON_TYPES)})"
+#: the apps of the daemons that the kinds know; a drain moves or stops them
+_APPS = f"app in ({','.join(f'rook-ceph-{type}' for type in DAEMON_TYPES)})"
 #: seconds that kubectl tries to evict pods, less than the limit of the command
 _MARGIN = 20.0
 
@@ -124,7 +124,9 @@ class NodeDrain(Kind):
         limits, kubectl = scene.limits, kubernetes.words()
         osds = [int(service.name.id) for service in services if service.name.type == "osd"]
         stay = [service for service in services if service.name.type == "osd"]
-        drain = ["drain", node, f"--pod-selector={_SELECTOR}", "--ignore-daemonsets", "--delete-emptydir-data"]
+        # kubectl takes pods of all namespaces; Rook gives pods this label (AppLabels in pkg/operator/ceph/controller)
+        chosen = f"--pod-selector={_APPS},rook_cluster={kubernetes.namespace}"
+        drain = ["drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data"]
         drain.append(f"--timeout={limits.slow - _MARGIN:.0f}s")
         cordoned = shlex.join([*kubectl, "get", "node", node, "-o", "jsonpath={.spec.unschedulable}"])
         return Step(
