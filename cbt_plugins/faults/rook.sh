@@ -1,13 +1,14 @@
 #!/bin/sh
 # Stop or start daemons that Rook runs, by the number of replicas of their deployments.
 #   in: kubectl, kubectl_operator (command lines with the namespace of the daemons, and of the operator), operator,
-#       deployments="NAME:REPLICAS:SELECTOR[:POD:COST] ..." (the number before the fault, the labels of the pods), pause
+#       deployments="NAME:REPLICAS:SELECTOR[:POD:COST] ..." (the number before the fault, the labels of the pods), pause,
+#       wait (seconds that action=start waits for the daemons, at most)
 #   action=stop: the operator first, which would scale a daemon back; action=start: the operator last
 #                with a POD, one of several, the deployment loses only this pod; COST: its deletion cost before, if any
 #   action=settled: print "settled" when the daemons, and the operator, are as before
 #   action=count:   print the number of daemons that are available
 #
-# A deployment has the label cbt-plugins=stopping, then =stopped, from before its change to after its undo. While any
+# A deployment has the label cbt-plugins=stopping, then =stopped, from before its change to its undo. While any
 # deployment has it, the operator stays at 0; the operator's own number before is in its annotation.
 action=${action:?} pause=${pause:?}
 # command lines are quoted for a shell
@@ -93,9 +94,12 @@ case $action in
     # while a daemon ends somebody may have started the operator
     until_gone ko "$operator" cbt-plugins=none 0 ;;
   start)
-    status=0
+    status=0 present='' absent='' end=$(($(date +%s) + ${wait:?}))
     for d in ${deployments:?}; do
       unpacked "$d"
+      p=$(k get deployment "$name" --ignore-not-found -o name) || { status=1; continue; }
+      [ "$p" ] || { absent="$absent $name"; continue; }
+      present="$present $d"
       mark=$(field "$name" metadata.labels.cbt-plugins) n=$(field "$name" spec.replicas) || { status=1; continue; }
       if [ "$mark" = stopped ] && [ "$n" != "$left" ]; then
         t=$(k get pods -l "$selector" --sort-by=.metadata.creationTimestamp \
@@ -103,16 +107,22 @@ case $action in
         echo "deployment $name was scaled back to $n during the fault" >&2
         [ -z "$t" ] || echo "fired $(date -d "$t" +%s.0) $(date +%s.0)"; fi
       [ -z "$pod" ] || restore_cost || status=1
-      k scale deployment "$name" "--replicas=$replicas" >/dev/null || status=1; done
+      # first: if this undo is cut short, the next one must not take its change for that of somebody else
+      k label deployment "$name" cbt-plugins- >/dev/null &&
+        k scale deployment "$name" "--replicas=$replicas" >/dev/null || status=1; done
     [ "$status" = 0 ] || exit 1
-    for d in $deployments; do
+    for d in $present; do
       unpacked "$d"
-      until available "$name" "$replicas"; do sleep "$pause"; done
-      k label deployment "$name" cbt-plugins- >/dev/null || exit; done
+      until available "$name" "$replicas"; do
+        [ "$(date +%s)" -lt "$end" ] || { echo "deployment $name is not available" >&2; status=1; break; }
+        sleep "$pause"; done; done
+    # also without some of the daemons: only the operator can make them anew
     others=$(marked) && kept=$(kept_by_operator) || exit
     [ -n "$others" ] || [ -z "$kept" ] || {
       ko scale deployment "$operator" "--replicas=$kept" >/dev/null &&
-        ko annotate deployment "$operator" cbt-plugins-replicas- >/dev/null; } ;;
+        ko annotate deployment "$operator" cbt-plugins-replicas- >/dev/null || status=1; }
+    [ -z "$absent" ] || { echo "no longer in Kubernetes: deployment$absent" >&2; status=1; }
+    exit "$status" ;;
   settled)
     for d in ${deployments:?}; do
       unpacked "$d"

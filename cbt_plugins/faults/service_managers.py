@@ -197,6 +197,12 @@ class Rook(ServiceManager):
     def start(self, scene: Scene, services: Sequence[Service]) -> Command:
         return self._scaled(scene, services, "start")
 
+    def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
+        stop, start = self.stop(scene, services), self.start(scene, services)
+        # start also after a failed stop, which has set labels
+        text = f'( {stop.text}\n)\ns=$?\n( {start.text}\n) && [ "$s" = 0 ]'
+        return replace(stop, text=text, timeout=stop.timeout + start.timeout)
+
     def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
         killed = names(service.name for service in services)
         raise FaultError(f"{killed}: Kubernetes starts a killed daemon again at once: use the kind stop")
@@ -221,6 +227,7 @@ class Rook(ServiceManager):
             operator=kubernetes.operator,
             deployments=" ".join(service.unit for service in services),
             pause=f"{scene.limits.pause:g}",
+            wait=f"{scene.limits.slow / 2:.0f}",
         )
         return Command("", text, scene.limits.slow)
 

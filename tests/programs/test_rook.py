@@ -6,6 +6,7 @@ import copy
 import itertools
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Set
 
@@ -137,6 +138,51 @@ def test_a_fault_that_would_not_last_fails(rook: Rook) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(f"deployment {OPERATOR} was scaled back to 1: does OLM, Helm or Argo CD")
     assert rook.start(found).returncode == 0 and rook.settled(found)
+
+
+def test_the_operator_comes_back_although_a_deployment_is_gone(rook: Rook) -> None:
+    """As of an OSD that was purged during the fault; nobody else has scaled the other deployment back."""
+    found = rook.find(OSD3, OSD4)
+    assert rook.stop(*found).returncode == 0
+    del rook.api.objects["deployments"]["rook-ceph", "rook-ceph-osd-3"]
+    for _ in range(2):
+        done = rook.start(*found)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines()[-1] == "no longer in Kubernetes: deployment rook-ceph-osd-3"
+        assert "scaled back" not in done.stderr
+        assert rook.api.replicas(OPERATOR) == rook.api.replicas("rook-ceph-osd-4") == 1
+    assert not rook.settled(*found) and rook.settled(*rook.find(OSD4))
+    (gateway,) = rook.find(GATEWAY)
+    assert rook.stop(gateway).returncode == rook.start(gateway).returncode == 0
+    assert rook.settled(gateway) and rook.api.replicas(OPERATOR) == 1
+
+
+def test_the_operator_comes_back_although_a_daemon_does_not(rook: Rook) -> None:
+    (found,) = rook.find(OSD3)
+    assert rook.stop(found).returncode == 0
+    rook.api.put("nodes", "node3", spec={"unschedulable": True})
+    scene = rook.scene()
+    short = replace(scene, limits=replace(scene.limits, slow=2))
+    for _ in range(2):
+        done = rook.do(service_managers.start(short, [found]))
+        assert (done.returncode, fired(done.stdout)) == (1, None) and not rook.settled(found)
+        assert done.stderr.splitlines()[-1] == "deployment rook-ceph-osd-3 is not available"
+        assert (rook.api.replicas(OPERATOR), rook.api.replicas("rook-ceph-osd-3")) == (1, 1)
+    rook.api.objects["nodes"].clear()
+    rook.api.schedule()
+    assert rook.start(found).returncode == 0 and rook.settled(found)
+
+
+def test_a_restart_whose_stop_fails_leaves_no_label(rook: Rook) -> None:
+    (found,) = rook.find(OSD3)
+    rook.api.scales_back = OPERATOR
+    done = rook.do(service_managers.restart(rook.scene(), [found]))
+    assert done.returncode == 1 and rook.settled(found)
+    assert done.stderr.startswith(f"deployment {OPERATOR} was scaled back to 1: ")
+    rook.api.scales_back = ""
+    (before,) = rook.api.pods_of("rook-ceph-osd-3")
+    assert rook.do(service_managers.restart(rook.scene(), [found])).returncode == 0 and rook.settled(found)
+    assert rook.api.pods_of("rook-ceph-osd-3") != [before]
 
 
 @pytest.mark.long
