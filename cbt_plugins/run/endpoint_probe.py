@@ -149,8 +149,8 @@ def main():
     def ask(index, url, owner, keys):
         try:
             errors[index] = error_of(order, url, owner, keys)
-        except Exception as error:  # a thread's own end would be no answer
-            errors[index] = "%s: %s" % (type(error).__name__, str(error)[:200])
+        except Exception as error:  # a thread's own end would be no answer; its text may show a key
+            errors[index] = "error in the probe: " + type(error).__name__
 
     threads = [threading.Thread(target=ask, args=(i, *question), daemon=True) for i, question in enumerate(questions)]
     for thread in threads:

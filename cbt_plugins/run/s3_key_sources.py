@@ -70,16 +70,18 @@ def token_errors(plan: Plan, keys: S3Keys) -> List[str]:
 
 def _secret(source: str, name: str, ceph: Ceph) -> str:
     kind, _, place = source.partition(":")
-    if kind == "secret":
-        return _of_kubernetes(place, name, ceph)
     try:
-        value = os.environ[place] if kind == "env" else _text_of(Path(place)).strip()
+        if kind == "secret":
+            value = _of_kubernetes(place, name, ceph)
+        else:
+            value = os.environ[place] if kind == "env" else _text_of(Path(place))
     except KeyError:
         raise CephError(f"s3.{name}: environment variable {place} is not set") from None
     except OSError as error:
         raise CephError(f"s3.{name}: {place}: {error.strerror}") from error
     except UnicodeDecodeError:
         raise CephError(f"s3.{name}: {place}: is not text") from None
+    value = value.strip()  # who makes a secret or a file by `echo` adds a newline
     if not value:
         raise CephError(f"s3.{name}: {place} is empty")
     return value

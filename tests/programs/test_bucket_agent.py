@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import signal
@@ -296,3 +297,12 @@ def test_a_bundle_of_all_authorities_is_refused(tmp_path: Path) -> None:
 def test_a_login_that_prints_is_an_error(greeting: str) -> None:
     (error,) = errors_of(S3(("http://127.0.0.1:1",)), f"{greeting}\n")
     assert error.startswith(f"c1: could not ask the endpoints: its login prints {greeting!r}: logins without")
+
+
+def test_an_error_shows_no_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """http.client refuses a header with a newline, and its error shows the header."""
+    order: Dict[str, Any] = {"urls": ["http://127.0.0.1:1"], "region": "r", "verify": True, "authority": ""}
+    order["keys"] = [["user u", "AK\nIA1", "SECRET", ""]]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
+    endpoint_probe.main()
+    assert json.loads(capsys.readouterr().out)["error"] == "error in the probe: ValueError"

@@ -255,6 +255,10 @@ def test_keys_come_from_a_secret(api: KubeApi, tmp_path: Path) -> None:
 
     of_user = "secret:rook-ceph-object-user-store-a"
     assert keys(f"{of_user}/AccessKey", f"{of_user}/SecretKey") == ("AKIA1", "s3cr3t", "")
+    api.secret("echoed", AccessKey="AKIA1\n", SecretKey=" s3cr3t\n", Empty="\n")
+    assert keys("secret:echoed/AccessKey", "secret:echoed/SecretKey") == ("AKIA1", "s3cr3t", "")
+    with pytest.raises(CephError, match=r"s3\.secret_key: echoed/Empty is empty$"):
+        keys("secret:echoed/AccessKey", "secret:echoed/Empty")
     of_claim = "secret:apps/claim"
     assert keys(f"{of_claim}/AWS_ACCESS_KEY_ID", f"{of_claim}/AWS_SECRET_ACCESS_KEY") == ("A", "B", "")
     with pytest.raises(CephError, match=r"s3.secret_key: secret \S+ has no key Secret; it has AccessKey, SecretKey$"):
