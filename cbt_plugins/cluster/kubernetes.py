@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shlex
 import subprocess
 from dataclasses import dataclass
@@ -69,7 +70,8 @@ class Kubernetes:
     def words(self, namespace: str = "") -> List[str]:
         """Return the command line of kubectl without its verb."""
         file = self._section.get("kubeconfig")
-        options = [f"--kubeconfig={file}"] if file else []
+        # an undo may run the command line in another folder
+        options = [f"--kubeconfig={os.path.abspath(file)}"] if file else []
         context, where = self._section["context"], namespace or self.namespace
         return ["kubectl", *options, f"--context={context}", f"--namespace={where}"]
 

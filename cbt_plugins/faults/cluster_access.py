@@ -28,6 +28,8 @@ _FSID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: keys of the YAML's sections that are needed to reach nodes; none of them may hold a secret
 _CLUSTER_KEYS_KEPT_FOR_UNDO = ("user", "conf_file", "ceph", "ceph_cmd", "radosgw-admin_cmd", "kubernetes")
 _COMMON_KEYS_KEPT_FOR_UNDO = ("pdsh_cmd", "pdsh_ssh_args")
+#: environment variable with the kubeconfigs of the user, and key of cluster.json; "": the user has set none
+_KUBECONFIG = "KUBECONFIG"
 #: key of `settings: limits:` -> field of `ClusterLimits`
 LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
 _EVENT = "limits"
@@ -73,7 +75,7 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
         if document["fsid"]:
             write(folder, access, document["fsid"])
     sections = _sections(access)
-    # sections that were read from the file are not written back: an undo does not change the file
+    # what was read from the file is not written back: an undo does not change the file
     if not access.document and any(document.get(name) != section for name, section in sections.items()):
         fsid = str(document.get("fsid") or "")
         if access.admin and Way.of(before) != now:
@@ -122,15 +124,25 @@ def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
     write_json(folder / FILE, {**document, "seal": undo_seal.of(document)})
 
 
-def _sections(access: ClusterAccess) -> Dict[str, Dict[str, Any]]:
-    """Return the keys by which nodes are reached, with the name of the transport of each node."""
+def _sections(access: ClusterAccess) -> Dict[str, Any]:
+    """Return the keys by which nodes are reached, with the name of the transport of each node.
+
+    Paths of kubeconfigs are absolute: an undo may run in another folder, where others may have such a file.
+    """
     cluster, common = access.cluster, access.common
     transports = {node: access.remote.transport_name(node) for node in nodes_of(cluster)}
     nodes = {role: _plain(cluster[role]) for role in ROLES if cluster.get(role)}
     ways = {key: cluster[key] for key in _CLUSTER_KEYS_KEPT_FOR_UNDO if cluster.get(key)}
+    environment = {}
+    if isinstance(ways.get("kubernetes"), Mapping):
+        files = filter(None, os.environ.get(_KUBECONFIG, "").split(os.pathsep))
+        environment[_KUBECONFIG] = os.pathsep.join(map(os.path.abspath, files))
+        if ways["kubernetes"].get("kubeconfig"):
+            ways["kubernetes"] = {**ways["kubernetes"], "kubeconfig": os.path.abspath(ways["kubernetes"]["kubeconfig"])}
     return {
         "cluster": {**nodes, **ways, "transport": transports},
         "common": {k: common[k] for k in _COMMON_KEYS_KEPT_FOR_UNDO if common.get(k)},
+        **environment,
     }
 
 
@@ -192,6 +204,11 @@ def read(folder: Path, trusted: bool = False) -> ClusterAccess:
     # the run used the same options of ssh
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
+    # and the same kubeconfigs: those of now may have another cluster in a context of the same name
+    if document.get(_KUBECONFIG):
+        os.environ[_KUBECONFIG] = str(document[_KUBECONFIG])
+    elif _KUBECONFIG in document:
+        os.environ.pop(_KUBECONFIG, None)
     common = document.get("common", {})
     remote = Remote.of_cluster(cluster, common)
     admin = document.get("admin") is not False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -229,6 +230,24 @@ def test_a_cluster_json_without_transports_is_read_and_stays_as_it_is(tmp_path: 
     assert [earlier.remote.transport_name(node) for node in (HERE, "a")] == ["local", "ssh"]
     cluster_access.ensure(tmp_path, earlier, cluster_access.ClusterLimits())
     assert (tmp_path / cluster_access.FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize(("of_run", "of_undo"), [("a:sub/b", "other"), ("", "other"), ("a", "")])
+def test_cluster_json_names_the_kubeconfigs_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_run: str, of_undo: str
+) -> None:
+    """Another folder, or another KUBECONFIG, may have another cluster in a context of the same name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", of_run)
+    cluster = {"head": "t", "transport": "kubectl", "kubernetes": {"context": "test", "kubeconfig": "sub/kc.json"}}
+    cluster_access.write(tmp_path, access_of(cluster, NO_PDSH))
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("KUBECONFIG", of_undo)
+    again = cluster_access.read(tmp_path)
+    absolute = [f"{tmp_path}/{name}" for name in filter(None, of_run.split(":"))]
+    assert os.environ.get("KUBECONFIG", "") == ":".join(absolute)
+    assert again.ceph.kubernetes and f"--kubeconfig={tmp_path}/sub/kc.json" in again.ceph.kubernetes.words()
+    assert cluster["kubernetes"]["kubeconfig"] == "sub/kc.json"  # type: ignore[index]
 
 
 def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others(
