@@ -1,16 +1,17 @@
 #!/bin/sh
 # Stop or start daemons that Rook runs, by the number of replicas of their deployments.
-#   in: kubectl, kubectl_operator (command lines with the namespace of the daemons, and of the operator), operator,
-#       deployments="NAME:REPLICAS:SELECTOR[:POD:COST] ..." (the number before the fault, the labels of the pods), pause,
-#       wait (seconds that action=start waits for the daemons, at most)
+#   in: kubectl, kubectl_operator (command lines with the namespace of the daemons, and of the operator),
+#       namespace (of the daemons), operator, pause, wait (seconds that action=start waits for the daemons, at most),
+#       deployments="NAME:REPLICAS:SELECTOR[:POD:COST] ..." (the number before the fault, the labels of the pods)
 #   action=stop: the operator first, which would scale a daemon back; action=start: the operator last
 #                with a POD, one of several, the deployment loses only this pod; COST: its deletion cost before, if any
 #   action=settled: print "settled" when the daemons, and the operator, are as before
 #   action=count:   print the number of daemons that are available
 #
 # A deployment has the label cbt-plugins=stopping, then =stopped, from before its change to its undo. While any
-# deployment has it, the operator stays at 0; the operator's own number before is in its annotation.
-action=${action:?} pause=${pause:?}
+# deployment has it, the operator has an annotation for the namespace of these daemons: other clusters may share the
+# operator. While it has any such annotation, it stays at 0; its own number before is in another annotation.
+action=${action:?} pause=${pause:?} open=cbt-plugins-open/${namespace:?}
 # command lines are quoted for a shell
 k() { eval "${kubectl:?} --request-timeout=30s \"\$@\""; }
 ko() { eval "${kubectl_operator:?} --request-timeout=30s \"\$@\""; }
@@ -65,6 +66,11 @@ has_own_cost() {
     'jsonpath={range .items[*]}is {.metadata.annotations.controller\.kubernetes\.io/pod-deletion-cost}{end}') &&
     { [ -z "$c" ] || [ "$c" = "is $cost" ]; }
 }
+# print the annotations for the namespaces of other clusters
+open_elsewhere() {
+  p=$(ko get deployment "$operator" -o 'go-template={{range $k, $v := .metadata.annotations}}{{$k}}{{"\n"}}{{end}}') &&
+    printf '%s\n' "$p" | sed -n "\\|^$open\$|d; \\|^cbt-plugins-open/|p"
+}
 kept_by_operator() { operator_field metadata.annotations.cbt-plugins-replicas; }
 case $action in
   stop)
@@ -72,7 +78,8 @@ case $action in
       unpacked "$d"
       k label deployment "$name" cbt-plugins=stopping --overwrite >/dev/null || exit; done
     n=$(operator_field spec.replicas) && kept=$(kept_by_operator) || exit
-    [ "$kept" ] || ko annotate deployment "$operator" "cbt-plugins-replicas=${n:-1}" >/dev/null || exit
+    ko annotate deployment "$operator" --overwrite "$open=true" "cbt-plugins-replicas=${kept:-${n:-1}}" >/dev/null ||
+      exit
     ko scale deployment "$operator" --replicas=0 >/dev/null || exit
     # shellcheck disable=SC2016 # the variables are of the template
     until_gone ko "$operator" "$(ko get deployment "$operator" \
@@ -117,7 +124,8 @@ case $action in
         [ "$(date +%s)" -lt "$end" ] || { echo "deployment $name is not available" >&2; status=1; break; }
         sleep "$pause"; done; done
     # also without some of the daemons: only the operator can make them anew
-    others=$(marked) && kept=$(kept_by_operator) || exit
+    others=$(marked) && { [ "$others" ] || ko annotate deployment "$operator" "$open-" >/dev/null; } &&
+      others=$others$(open_elsewhere) && kept=$(kept_by_operator) || exit
     [ -n "$others" ] || [ -z "$kept" ] || {
       ko scale deployment "$operator" "--replicas=$kept" >/dev/null &&
         ko annotate deployment "$operator" cbt-plugins-replicas- >/dev/null || status=1; }
@@ -129,7 +137,7 @@ case $action in
       [ "$(field "$name" spec.replicas)" = "$replicas" ] && available "$name" "$replicas" || exit
       [ -z "$pod" ] || has_own_cost || exit
       mark=$(field "$name" metadata.labels.cbt-plugins) && [ -z "$mark" ] || exit; done
-    others=$(marked) && kept=$(kept_by_operator) || exit
+    others=$(marked && open_elsewhere) && kept=$(kept_by_operator) || exit
     [ -z "$others" ] && [ -n "$kept" ] || echo settled ;;
   count)
     n=0

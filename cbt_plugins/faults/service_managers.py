@@ -224,6 +224,7 @@ class Rook(ServiceManager):
             action=action,
             kubectl=shlex.join(kubernetes.words()),
             kubectl_operator=shlex.join(kubernetes.words(kubernetes.operator_namespace)),
+            namespace=kubernetes.namespace,
             operator=kubernetes.operator,
             deployments=" ".join(service.unit for service in services),
             pause=f"{scene.limits.pause:g}",

@@ -108,6 +108,27 @@ def test_the_operator_stays_away_while_another_fault_is_open(rook: Rook) -> None
     assert rook.start(second).returncode == 0 and rook.settled(second) and rook.api.replicas(OPERATOR) == 1
 
 
+def test_the_operator_stays_away_while_a_fault_of_another_cluster_is_open(rook: Rook) -> None:
+    """Two clusters share the operator, which is in the namespace of the first one."""
+    name, labels = "rook-ceph-osd-40", {"app": "rook-ceph-osd", "ceph-osd-id": "4"}
+    rook.api.deployment(name, rook.workload(name), "node4", "second", **labels)
+    second = rook.scene(namespace="second", operator_namespace="rook-ceph")
+    of_second = service_managers.find_services(second, [OSD4])["node4"]
+    (settled,) = service_managers.MANAGERS["rook"].settled(second, of_second)
+    (first,) = rook.find(OSD3)
+
+    def is_settled() -> bool:
+        return settled.differs(reply_to(settled)) is None
+
+    for _ in range(2):
+        assert rook.stop(first).returncode == rook.do(service_managers.stop(second, of_second)).returncode == 0
+        assert rook.start(first).returncode == 0 and rook.settled(first) and not is_settled()
+        assert (rook.api.replicas(OPERATOR), rook.api.replicas(name)) == (0, 0)
+        assert rook.do(service_managers.start(second, of_second)).returncode == 0 and is_settled()
+        assert (rook.api.replicas(OPERATOR), rook.api.replicas(name)) == (1, 1)
+        assert rook.deployment(OPERATOR)["metadata"]["annotations"] == {}
+
+
 def test_an_operator_that_was_stopped_before_stays_so(rook: Rook) -> None:
     rook.deployment(OPERATOR)["spec"]["replicas"] = 0
     rook.api.scaled(rook.deployment(OPERATOR), 1)
