@@ -25,10 +25,11 @@ DEPLOYMENTS: Mapping[str, Dict[str, str]] = {
 }
 
 
-def rook_scene(kubernetes: Mapping[str, Any], *nodes: str) -> Scene:
+def rook_scene(kubernetes: Mapping[str, Any], *nodes: str, transport: str = "kubectl") -> Scene:
     """The scene of a cluster with these daemons, on nodes: of osd.3, osd.4, and the gateway."""
     hosts = nodes or ("node3", "node4", "node5")
     section = {"head": "t", "osds": list(hosts[:2]), "rgws": [hosts[2]], "kubernetes": dict(kubernetes)}
+    section["transport"] = transport
     osds = [{"id": int(osd.id), "hostname": host} for osd, host in zip((OSD3, OSD4), hosts)]
     tree = [{"id": -1, "type": "host", "name": "a", "children": [3, 4]}]
     gateway = {"gid": 1, "metadata": {"id": GATEWAY.id, "hostname": hosts[2]}}

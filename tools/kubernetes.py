@@ -7,13 +7,14 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import yaml
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, Pod
+from cbt_plugins.config.cluster import is_head_a_pod
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.fault import kind_class, stops_gateways
+from cbt_plugins.config.fault import changes_in_kubernetes, stops_gateways
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.yaml_source import read
@@ -213,9 +214,10 @@ class _Rights:
         namespace = self.kubernetes.namespace
         self._of_commands()
         self._of_secrets()
+        in_pods = is_head_a_pod(self.config.cluster)
         faults = [span.fault for run in self.config.runs for span in fault_spans(run.plan)]
-        self._of_faults({kind_class(fault.kind).changes_in_kubernetes for fault in faults})
-        if any(map(stops_gateways, faults)):
+        self._of_faults({changes_in_kubernetes(fault, in_pods) for fault in faults})
+        if any(stops_gateways(fault) for fault in faults if changes_in_kubernetes(fault, in_pods)):
             # of several gateways of one name, its deletion cost chooses the pod that ends
             self._allow(namespace, "", "pods", ["patch"])
         yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": namespace}}
@@ -271,7 +273,7 @@ class _Rights:
         for where, names in by_namespace.items():
             self._allow(where, "", "secrets", ["get"], sorted(names))
 
-    def _of_faults(self, changed: Set[str]) -> None:
+    def _of_faults(self, changed: Set[Optional[str]]) -> None:
         """Allow what faults do that change these objects, as Kind.changes_in_kubernetes names them."""
         namespace, operators = self.kubernetes.namespace, self.kubernetes.operator_namespace
         if "deployment" in changed:

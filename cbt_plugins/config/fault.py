@@ -64,6 +64,16 @@ def kind_class(name: str) -> Any:
         raise ValueError(f"fault kind {name!r} of {reference}: {type(error).__name__}: {error}") from error
 
 
+def changes_in_kubernetes(fault: plan.Fault, in_pods: bool) -> Optional[str]:
+    """Return the objects of Kubernetes that a fault changes, as `Kind.changes_in_kubernetes` names them; "": none.
+
+    `in_pods`: whether the daemons are in pods, if the fault does not name its service manager.
+    """
+    changed: Optional[str] = kind_class(fault.kind).changes_in_kubernetes
+    manager = fault.options.get("service_manager") or ("rook" if in_pods else "")
+    return changed if manager == "rook" or changed in ("pod", "node") else ""
+
+
 def stops_gateways(fault: plan.Fault) -> bool:
     """Tell whether a fault may stop gateways of Rook by their deployments."""
     kind = kind_class(fault.kind)

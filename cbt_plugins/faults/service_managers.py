@@ -254,14 +254,14 @@ def find_services(
     daemons in pods.
     """
     daemons = list(daemons)
-    for service_manager in [MANAGERS[manager]] if manager else MANAGERS.values():
-        own = service_manager.find_services(scene, daemons)
-        if own is not None and on_node:
-            hit = names(daemons) or "the nodes"
-            text = "the daemons run in pods, but this kind of fault acts on nodes: use stop, out or mark"
-            raise FaultError(f"{hit}: {text}")
-        if own is not None:
-            return _by_node(own.values())
+    manager = manager or ("rook" if scene.ceph.in_pods else "")
+    own = MANAGERS[manager].find_services(scene, daemons) if manager else None
+    if own is not None and on_node:
+        hit = names(daemons) or "the nodes"
+        text = "the daemons run in pods, but this kind of fault acts on nodes: use stop, out or mark"
+        raise FaultError(f"{hit}: {text}")
+    if own is not None:
+        return _by_node(own.values())
     nodes: Dict[str, List[DaemonName]] = {}
     for name in daemons:
         nodes.setdefault(scene.node(name), []).append(name)

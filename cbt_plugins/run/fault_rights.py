@@ -6,7 +6,7 @@ import logging
 from typing import Dict, List, Optional
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
-from cbt_plugins.config.fault import kind_class, stops_gateways
+from cbt_plugins.config.fault import changes_in_kubernetes, stops_gateways
 from cbt_plugins.config.fault_spans import Span, fault_spans
 from cbt_plugins.faults.kubernetes_rights import GATEWAY, gateways_share_a_name, missing_rights
 from cbt_plugins.run.context import RunContext
@@ -47,11 +47,11 @@ def _missing(kubernetes: Kubernetes, changed: str) -> List[str]:
 
 
 def _spans_by_object(run: RunContext) -> Dict[Optional[str], List[Span]]:
-    """Return faults by `Kind.changes_in_kubernetes` or `GATEWAY`; not if the file names another service manager."""
+    """Return the faults that change something in Kubernetes, by `Kind.changes_in_kubernetes` or `GATEWAY`."""
     by_object: Dict[Optional[str], List[Span]] = {}
     for span in fault_spans(run.plan):
-        changed = kind_class(span.fault.kind).changes_in_kubernetes
-        if changed != "" and (span.fault.options.get("service_manager") or "rook") == "rook":
+        changed = changes_in_kubernetes(span.fault, run.ceph.in_pods)
+        if changed != "":
             by_object.setdefault(changed, []).append(span)
             if stops_gateways(span.fault):
                 by_object.setdefault(GATEWAY, []).append(span)

@@ -223,6 +223,13 @@ def test_a_file_without_faults_needs_no_right_to_change_anything(
     assert not any(document["kind"] == "ClusterRole" for document in objects)
 
 
+def test_daemons_outside_of_pods_need_no_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = "transport: {toolbox: ssh, node3: ssh, worker8: kubectl, worker9: kubectl, one: kubectl, two: kubectl}"
+    for text in (FILE, with_a_fault("stop", GATEWAY)):
+        objects = manifest(tmp_path, capsys, text=text.replace("transport: kubectl", mixed))
+        assert not any("patch" in rule["verbs"] for each in objects for rule in each.get("rules", ()))
+
+
 def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--cpu", "8", "--memory", "4Gi", "--node-selector", "role=load", "--away-from-osds", "--image", "i:1")
     objects = manifest(tmp_path, capsys, *options)

@@ -15,6 +15,7 @@ from kube_api import KubeApi, Workload
 from rook_scene import DEPLOYMENTS, GATEWAY, OPERATOR, OSD3, OSD4, perform, reply_to, rook_scene
 from waiting import wait_for
 
+from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.faults import kind as kinds
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import DaemonName
@@ -246,6 +247,17 @@ def test_what_is_not_there_is_named(rook: Rook) -> None:
     hint = r'"rook-ceph-operator" not found: .* set cluster: kubernetes: operator_namespace'
     with pytest.raises(FaultError, match=hint):
         rook.find(OSD3)
+
+
+def test_daemons_are_looked_for_on_their_nodes_if_only_clients_are_pods(
+    rook: Rook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubernetes = {"context": "test", "kubeconfig": str(rook.api.kubeconfig(rook.folder))}
+    scene, unit = rook_scene(kubernetes, transport="ssh"), "unit osd.3 ceph-osd@3.service active"
+    monkeypatch.setattr(scene.ceph.remote, "run", lambda nodes, *_, **__: {node: Result(unit, "", 0) for node in nodes})
+    for manager, on_node, found in (("", False, "systemd"), ("", True, "systemd"), ("rook", False, "rook")):
+        (service,) = service_managers.find_services(scene, [OSD3], manager, on_node)["node3"]
+        assert service.manager == found
 
 
 def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) -> None:

@@ -42,7 +42,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "asked"
 
 
-def run_with(*kinds: str, optional: bool = False, manager: str = "", **section: str) -> RunContext:
+def run_with(
+    *kinds: str, optional: bool = False, manager: str = "", in_pods: bool = True, **section: str
+) -> RunContext:
     """A run of a fill, then of a phase with a fault of each kind, labelled a, b, ..."""
     options = {"service_manager": manager} if manager else {}
     faults = [Fault(label, kind, ("osd.3",), options=options) for label, kind in zip("abc", kinds)]
@@ -50,7 +52,8 @@ def run_with(*kinds: str, optional: bool = False, manager: str = "", **section: 
     plan = Plan("warp", S3(urls=("http://a",)), (), _DRIVERS, (_FILL, replace(_LOAD, events=events)))
     kubernetes = Kubernetes({"context": "test", **section}) if section else None
     host = cast(Any, SimpleNamespace(cluster={"head": "node0"}, run_dir="/nowhere"))
-    return context(plan=plan, cbt_run=host, ceph=SimpleNamespace(kubernetes=kubernetes, head="node0"))
+    ceph = SimpleNamespace(kubernetes=kubernetes, head="node0", in_pods=in_pods)
+    return context(plan=plan, cbt_run=host, ceph=ceph)
 
 
 def test_each_right_that_is_missing_names_its_faults_its_verb_and_its_resource(asked: Path) -> None:
@@ -114,6 +117,13 @@ def test_a_kind_that_pods_do_not_allow_is_refused_before_the_fill(asked: Path, k
 def test_daemons_of_another_service_manager_are_not_in_pods(asked: Path) -> None:
     run = run_with("stop", "pause", namespace="rook-ceph", manager="process")
     assert errors_of_rights(run) == [] and not asked.exists()
+
+
+def test_daemons_are_not_in_pods_if_only_clients_are(asked: Path) -> None:
+    run = run_with("stop", "pause", "delete_pod", namespace="rook-ceph", in_pods=False)
+    assert errors_of_rights(run) == []
+    assert [line.partition("can-i ")[2] for line in asked.read_text().splitlines()] == ["list pods", "delete pods"]
+    assert errors_of_rights(run_with("stop", namespace="rook-ceph", in_pods=False, manager="rook"))
 
 
 @pytest.mark.parametrize("run", [run_with("out", namespace="rook-ceph"), run_with("stop"), run_with()])

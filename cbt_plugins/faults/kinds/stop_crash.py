@@ -20,9 +20,9 @@ class Stop(Kind):
     """Stops daemons in an orderly way: all daemons of a node, or single daemons.
 
     A bare `process` is started again with its former command line. Daemons of `cephadm` are stopped and started by
-    their systemd units. With `cluster: kubernetes:` the service manager is `rook`; of several RGWs of one name, one
-    stops. An RGW first refuses new connections, then waits for requests in flight, for up to `rgw_exit_timeout_secs`
-    (120 s). podman and docker kill a container 10 s after its stop if the unit of cephadm gives no other time.
+    their systemd units. If the head is a pod, the service manager is `rook`; of several RGWs of one name, one stops.
+    An RGW first refuses new connections, then waits for requests in flight, for up to `rgw_exit_timeout_secs` (120 s).
+    podman and docker kill a container 10 s after its stop if the unit of cephadm gives no other time.
     """
 
     daemon_types = DAEMON_TYPES
