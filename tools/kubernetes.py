@@ -88,8 +88,19 @@ def run(args: argparse.Namespace) -> int:
     clients = _Clients(config, kubernetes, args.image, {"cpu": args.cpu, "memory": args.memory}, selector)
     clients.away_from_osds, clients.restricted = args.away_from_osds, args.restricted
     objects = [*clients.objects(), *_Rights(config, kubernetes).objects()]
-    print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
+    print(yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120), end="")
     return 0
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes each text that kubectl would read as a number or a truth value, and PyYAML not: 08, 1e3, y."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = None if len(data) > 1 and data[0].isalpha() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 @dataclass
@@ -141,7 +152,7 @@ class _Clients:
         spec = self._pod_spec({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
         spec["restartPolicy"] = "Always"
         digest = _digest([sorted(labels.items()), sorted(nodes)])
-        own = {**labels, _NODES: f"n{digest}"}  # some digests without a letter before them are numbers in YAML
+        own = {**labels, _NODES: f"n{digest}"}  # a letter first: some digests are numbers in YAML
         template = {"metadata": {"labels": own}, "spec": spec}
         return {
             "apiVersion": "apps/v1",

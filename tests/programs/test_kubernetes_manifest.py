@@ -259,6 +259,20 @@ def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert [term["matchFields"][0]["values"] for term in chosen["nodeSelectorTerms"]] == [["worker8"], ["worker9"]]
 
 
+def test_kubectl_reads_each_text_as_a_text(api: KubeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of what looks like a number, or a truth value, to the YAML of kubectl and not to PyYAML."""
+    text = FILE.replace("app=cbt-plugins-client, namespace: load", "'app=load,rack=09,on=y', namespace: load")
+    (tmp_path / "my.yaml").write_text(text)
+    selectors = ["--node-selector", "rack=08", "--node-selector", "zone=1e3"]
+    assert main(["kubernetes", "manifest", str(tmp_path / "my.yaml"), *selectors, "--cpu", "1e3"]) == 0
+    kubectl(api, tmp_path, "apply", "--validate=false", "-f", "-", given=capsys.readouterr().out)
+    (daemon_set,) = api.objects["daemonsets"].values()
+    template = daemon_set["spec"]["template"]
+    assert {"app": "load", "rack": "09", "on": "y"}.items() <= template["metadata"]["labels"].items()
+    assert template["spec"]["nodeSelector"] == {"rack": "08", "zone": "1e3"}
+    assert template["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "1e3"
+
+
 def test_restricted_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the Pod Security level `restricted` demands (Kubernetes, Pod Security Standards)."""
     objects = manifest(tmp_path, capsys, "--restricted")
