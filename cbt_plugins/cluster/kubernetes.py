@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shlex
+import signal
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -206,15 +207,20 @@ def _wait(text: str, reason: Mapping[str, Any]) -> str:
 
 def _output(line: Sequence[str]) -> str:
     """Return the output of a command line of kubectl. Raises KubernetesError."""
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * ANSWER, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise KubernetesError(f"{shlex.join(line)}: no reply within {2 * ANSWER:g} s") from None
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True)
     except OSError as error:
         raise KubernetesError(f"kubectl: {error.strerror}: install it on this machine") from error
-    if done.returncode:
-        why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    with process:
+        try:
+            out, err = (data.decode(errors="replace") for data in process.communicate(timeout=2 * ANSWER))
+        except subprocess.TimeoutExpired:
+            raise KubernetesError(f"{shlex.join(line)}: no reply within {2 * ANSWER:g} s") from None
+        finally:
+            if process.returncode is None:  # with its credential plug-in
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        why = err.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
         raise KubernetesError(f"{shlex.join(line)}: {why[0]}")
-    return done.stdout
+    return out

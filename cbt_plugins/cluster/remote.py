@@ -146,13 +146,17 @@ class Remote:
         return dict(zip(commands, ask_at_once(*questions)))
 
     def _ask(self, node: str, command: str, data: bytes, timeout: float) -> Tuple[bytes, bytes, int]:
-        process = subprocess.Popen(
-            self.command(node, command),
-            stdin=subprocess.PIPE if data else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        line = self.command(node, command)
+        try:
+            process = subprocess.Popen(
+                line,
+                stdin=subprocess.PIPE if data else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            return b"", f"{line[0]}: not found: install it on this machine".encode(), UNREACHABLE
         try:
             out, err = process.communicate(data or None, timeout + self._transports[node].connect_limit)
         except subprocess.TimeoutExpired:

@@ -11,15 +11,18 @@ from typing import Any, Dict, Iterator
 import pytest
 from kube_api import KubeApi, Workload
 from kube_tls import TlsFront
+from waiting import wait_for
 
+from cbt_plugins.cluster import kubernetes
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote
 
 CLIENT, USER, TOKEN = "client1", "developer", "t0k3n"
-#: a program that logs its calls, and gives the token of the file `token`
+#: a program that logs its calls, and gives the token of the file `token`; with a file `hangs` it does not end
 PLUGIN = """#!/bin/sh
 echo "$CLUSTER $*" >> {folder}/calls
-[ -e {folder}/token ] || {{ echo 'session expired: log in again' >&2; exit 1; }}
+[ ! -e {folder}/hangs ] || {{ echo $$ > {folder}/hangs; sleep 1000; }}
+[ -e {folder}/token ] || {{ printf 'session expir\\351e: log in again\n' >&2; exit 1; }}
 printf '{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {{"token": "%s"}}}}' \\
   "$(cat {folder}/token)"
 """
@@ -83,9 +86,20 @@ def test_a_plugin_of_the_user_gives_the_token(
 
 def test_a_plugin_that_fails_says_why(cluster: Dict[str, Any], tmp_path: Path) -> None:
     result = Remote.of_cluster(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
-    assert result.status == 255 and "session expired: log in again" in result.stderr
+    assert result.status == 255 and "session expir\ufffde: log in again" in result.stderr
     with pytest.raises(KubernetesError, match=r"plugin failed with exit code 1"):
         Kubernetes(cluster["kubernetes"]).secret("keys", "AccessKey")
     (tmp_path / "token").write_text("of-somebody-else")
     result = Remote.of_cluster(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
     assert result.status == 255 and "error: You must be logged in to the server" in result.stderr
+
+
+def test_a_plugin_that_hangs_is_ended(
+    cluster: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes, "ANSWER", 2.0)
+    (tmp_path / "hangs").touch()
+    with pytest.raises(KubernetesError, match=r"get secret keys -o json: no reply within 4 s$"):
+        Kubernetes(cluster["kubernetes"]).secret("keys", "AccessKey")
+    plugin = int((tmp_path / "hangs").read_text())
+    wait_for(lambda: not Path(f"/proc/{plugin}").exists(), "the end of the plug-in")

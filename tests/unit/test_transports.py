@@ -232,6 +232,13 @@ def test_a_cluster_json_without_transports_is_read_and_stays_as_it_is(tmp_path: 
     assert (tmp_path / cluster_access.FILE).read_bytes() == before
 
 
+def test_a_program_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    section = {"clients": ["a"], "transport": "kubectl", "kubernetes": {"context": "test"}}
+    result = Remote.of_cluster(section, {}).run(["a"], "true", check=False)["a"]
+    assert result.status == 255 and result.stderr.startswith("kubectl: not found: install it on this machine; try: ")
+
+
 @pytest.mark.parametrize(("of_run", "of_undo"), [("a:sub/b", "other"), ("", "other"), ("a", "")])
 def test_cluster_json_names_the_kubeconfigs_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_run: str, of_undo: str
