@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +14,8 @@ import pytest
 from cbt_plugins.tools import lab
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.lab.daemons import daemon_name
+from cbt_plugins.tools.lab.process import LabProcess
+from cbt_plugins.tools.lab.topology import LabRecord
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -152,3 +157,60 @@ def test_a_python_of_this_machine_is_that_of_the_nodes_release(python: str, tmp_
         made: Any = SimpleNamespace(spaces=SimpleNamespace(enter=lambda node: []), record=record)
         argv = lab.Lab.enter(made, "node0", [python, "-m", "x"])
         assert argv[-3:] == [there, "-m", "x"] and ("PYTHONSAFEPATH=1" in argv) == (there == "python3")
+
+
+#: the uid of an attacker: any that is neither root's nor ours
+OTHER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files to another user")
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["status"], ["down"], ["down", "--wipe"], ["exec", "node0", "--", "true"], ["crash", "node0"]),
+        *(["stop-osds", "node1"], ["link", "node1", "down"], ["snapshot", "aged"]),
+    ],
+)
+def test_no_verb_trusts_the_folder_of_another_user(
+    words: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could name any process as a node, whose programs root would run, and any folder as its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ours, folder = tmp_path / "ours", tmp_path / "lab"
+    ours.mkdir()
+    (ours / "results.json").write_text("{}")
+    (ours / "lock").write_text("kept")
+    with subprocess.Popen(["sleep", "1000"]) as victim:
+        process = LabProcess.of(victim.pid)
+        assert process
+        for name in ("lab", "node0", "node1"):
+            (ours / f"{name}.json").write_text(json.dumps(vars(process)))
+        before = {path.name: path.read_text() for path in ours.iterdir()}
+        folder.mkdir()
+        LabRecord(lab.Topology(1, 1, 0, 0), "fsid", {"0": "u"}, "created").save(folder)
+        (folder / "run").symlink_to(ours)
+        os.chown(folder, OTHER, OTHER)
+        try:
+            assert main(["lab", words[0], "--dir", str(folder), *words[1:]]) == 1
+            assert victim.poll() is None
+        finally:
+            victim.kill()
+    assert "lab belongs to user nobody: others could replace what runs there" in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in ours.iterdir()} == before
+    assert sorted(path.name for path in folder.iterdir()) == ["lab.json", "run"]
+
+
+@needs_root
+@pytest.mark.parametrize("words", [["snapshot", "aged"], ["restore", "aged"], ["snapshots", "--remove", "aged"]])
+def test_no_verb_trusts_the_snapshots_of_another_user(
+    words: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, ours = tmp_path / "snapshots", tmp_path / "ours"
+    folder.mkdir()
+    ours.write_text("kept")
+    (folder / ".aged.lock").symlink_to(ours)
+    os.chown(folder, OTHER, OTHER)
+    where = [] if words[0] == "snapshots" else ["--dir", str(tmp_path / "lab")]
+    assert main(["lab", *words, *where, "--snapshots", str(folder)]) == 1
+    assert "snapshots belongs to user nobody" in capsys.readouterr().err and ours.read_text() == "kept"

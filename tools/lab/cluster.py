@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from cbt_plugins.cluster.shell_programs import own_here
 from cbt_plugins.formatting import about_size
 
 from .daemons import BringUp, Daemons, bring_up, finish
@@ -27,7 +26,14 @@ from .namespaces import Birth, Spaces, needed_paths, remove_groups
 from .node_files import write_links, write_ssh
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
-from .requirements import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
+from .requirements import (
+    LabError,
+    LabUsage,
+    missing,
+    refuse_others_folder,
+    refuse_without_aio,
+    refuse_without_namespaces,
+)
 from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
@@ -70,13 +76,21 @@ class Lab:
         self.privileged = os.geteuid() == 0
         self._say, self._born = say, time.monotonic()
         self._leash: Optional[Birth] = None
+        self._is_own = False
 
     @property
     def record(self) -> LabRecord:
-        record = LabRecord.load(self.dir)
+        record = self._load()
         if not record:
             raise LabUsage(f"no lab in {self.dir}: `cbt-tools lab up` makes a lab")
         return record
+
+    def _load(self) -> Optional[LabRecord]:
+        """Return the record of the folder, None where there is none; LabError for a folder that others could write."""
+        if not self._is_own and os.path.lexists(self.dir):
+            refuse_others_folder(self.dir, "--dir")
+            self._is_own = True
+        return LabRecord.load(self.dir)
 
     @property
     def nodes(self) -> Dict[str, LabNode]:
@@ -90,7 +104,7 @@ class Lab:
 
     @property
     def running(self) -> bool:
-        return LabRecord.load(self.dir) is not None and self.spaces.first("lab") is not None
+        return self._load() is not None and self.spaces.first("lab") is not None
 
     def enter(self, node: str, argv: Sequence[str]) -> List[str]:
         """Return the argument list that runs `argv` in a node, in the caller's working folder when the node has it.
@@ -133,7 +147,7 @@ class Lab:
         with self.alone():
             if self.running:
                 raise LabError(f"already running: {self.dir}")
-            record = LabRecord.load(self.dir)
+            record = self._load()
             fresh = record is None or record.state != "created"
             if fresh:
                 uuids = {str(osd): str(uuid.uuid4()) for osd in topology.osds}
@@ -161,10 +175,7 @@ class Lab:
     def _own(self) -> None:
         """Make the lab's folder, or refuse one that is somebody else's."""
         _refuse_others(self.dir)
-        try:
-            own_here(self.dir, alternative="name another folder with --dir")
-        except PermissionError as error:
-            raise LabError(str(error.strerror)) from error
+        refuse_others_folder(self.dir, "--dir", "make")
 
     def _check_machine(self, shape: Topology) -> None:
         if not sys.platform.startswith("linux"):
@@ -280,7 +291,7 @@ class Lab:
 
         BlueStore survives the plain end, which is a power failure of everything.
         """
-        if not LabRecord.load(self.dir):
+        if not self._load():
             self._close_leash()
             return False
         with self.alone():
@@ -313,7 +324,7 @@ class Lab:
             stage = self.dir / "restoring"
             shutil.rmtree(stage, ignore_errors=True)
             fill(stage)
-            if LabRecord.load(self.dir):
+            if self._load():
                 self._end()
             os.rename(stage, self.dir / "restored")
             self._move_restored()
@@ -323,7 +334,7 @@ class Lab:
         ready = self.dir / "restored"
         if not ready.is_dir():
             return
-        if LabRecord.load(self.dir):
+        if self._load():
             self._end()
         for path in sorted(ready.iterdir()):
             self._remove_part(self.dir / path.name)
@@ -365,7 +376,7 @@ class Lab:
     def alone(self) -> Iterator[None]:
         """Hold the lab's lock: one command changes it. What a killed restore has left to do is done first."""
         (self.dir / "run").mkdir(parents=True, exist_ok=True)
-        with open(self.dir / "run" / "lock", "w") as lock:
+        with open(self.dir / "run" / "lock", "a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

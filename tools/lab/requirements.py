@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Tuple
 
+from cbt_plugins.cluster.shell_programs import own_here
+
 
 class LabError(Exception):
     """An error of the lab; str() is what to print, `status` the exit status of the command."""
@@ -99,6 +101,17 @@ def unshare_flags(privileged: bool) -> List[str]:
     user = [] if privileged else ["--user", "--map-root-user"]
     spaces = ["--fork", "--pid", "--mount", "--net", "--uts", "--ipc"]
     return [*user, *spaces, "--kill-child=KILL", "--propagation", "private"]
+
+
+def refuse_others_folder(folder: Path, option: str, action: str = "look") -> None:
+    """Raise LabError for a folder that other users could write or replace; they would choose what runs as this user.
+
+    `action` is that of own_here; `option` of the command names another folder.
+    """
+    try:
+        own_here(folder, action, f"name another folder with {option}")
+    except PermissionError as error:
+        raise LabError(str(error.strerror)) from error
 
 
 def refuse_without_namespaces(privileged: bool) -> None:

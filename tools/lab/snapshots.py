@@ -26,7 +26,7 @@ from .cluster import Lab
 from .daemons import Daemons, await_clean
 from .installed_releases import Release, release_of
 from .process import wait_for
-from .requirements import LabError, LabUsage
+from .requirements import LabError, LabUsage, refuse_others_folder
 from .topology import HEAD, LabRecord
 
 FORMAT = 1
@@ -169,8 +169,8 @@ class Snapshots:
     def locked(self, name: str, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
         """Hold the lock of one name: nobody removes what somebody copies."""
         self._of(name)
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.folder / f".{name}.lock", "w") as lock:
+        refuse_others_folder(self.folder, "--snapshots", "look" if self.folder.exists() else "make")
+        with open(self.folder / f".{name}.lock", "a") as lock:
             try:
                 fcntl.flock(lock, kind | fcntl.LOCK_NB)
             except BlockingIOError:
