@@ -19,7 +19,7 @@ esac
 
 
 def test_two_demos_at_once_have_a_lab_and_an_archive_each(tmp_path: Path) -> None:
-    """And what is left of one that was killed is removed."""
+    """And what is left of one that was killed is removed; no lab of the user's is."""
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name, text in {"python": _STUB, "dpkg-query": "#!/bin/sh\necho installed\n"}.items():
@@ -29,7 +29,8 @@ def test_two_demos_at_once_have_a_lab_and_an_archive_each(tmp_path: Path) -> Non
     for name in ("run", "setup.cfg", "pyproject.toml", ".ci/requirements.txt"):
         shutil.copy(PROJECT / name, tmp_path / name)
     killed = tmp_path / "cache" / "cbt-plugins" / "lab-demo-0"
-    killed.mkdir(parents=True)
+    for name in (killed.name, "lab-demo", "lab-demo-ec", "lab-demo-ec-0"):
+        killed.with_name(name).mkdir(parents=True)
     log = tmp_path / "log"
     log.touch()
     own = {"LOG": log, "XDG_CACHE_HOME": tmp_path / "cache", "CBT_HOME": tmp_path / "none"}
@@ -45,5 +46,6 @@ def test_two_demos_at_once_have_a_lab_and_an_archive_each(tmp_path: Path) -> Non
     for option in ("--dir", "-a"):
         assert len({words[words.index(option) + 1] for words in lines}) == 2, option
     assert {path.name for path in tmp_path.glob("archive-demo-*")} == {"archive-demo-1", "archive-demo-2"}
-    assert f"--dir {killed}" in (tmp_path / "log.down").read_text()
+    removed = {line.split(" --dir ")[1] for line in (tmp_path / "log.down").read_text().splitlines()}
+    assert removed == {str(killed)}
     assert all("next, a file of yours (docs/LAB.md)" in text.splitlines()[-1] for text in said)

@@ -136,16 +136,25 @@ def test_a_folder_that_nodes_would_not_see_is_refused(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("verb", ["up", "run"])
+@pytest.mark.parametrize("name", ["log", "run", "restoring"])
 def test_a_folder_with_something_else_in_it_stays_as_it_is(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    verb: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A lab closes its folder, and removes what a lab of before has left: etc, log, ..."""
-    (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "mine").touch()
+    """A lab closes its folder, and removes what a lab of before has left: etc, log, run/*.json, ..."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.json").touch()
     tmp_path.chmod(0o755)
-    assert main(["lab", verb, "--dir", str(tmp_path), *(["--", "true"] if verb == "run" else [])]) == 2
-    assert "not a lab's folder, and not empty (log)" in capsys.readouterr().err
-    assert (tmp_path / "log" / "mine").exists() and tmp_path.stat().st_mode & 0o777 == 0o755
+    words = ["--root", str(tmp_path / "none"), *(["--", "true"] if verb == "run" else [])]
+    assert main(["lab", verb, "--dir", str(tmp_path), *words]) == 2
+    assert f"not a lab's folder, and not empty ({name})" in capsys.readouterr().err
+    assert (tmp_path / name / "mine.json").exists() and tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_folder_of_an_up_that_was_killed_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    assert main(["lab", "up", "--dir", str(tmp_path), "--root", str(tmp_path / "none")]) == 2
+    assert "not the root folder of a Linux release" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])

@@ -117,6 +117,8 @@ def test_a_restore_that_is_killed_leaves_the_cluster_or_is_completed(tmp_path: P
 def test_a_new_lab_can_be_restored_after_a_killed_restore(tmp_path: Path) -> None:
     other = lab_of(tmp_path / "other", "new", [])
     (tmp_path / "lab/restoring/etc").mkdir(parents=True)
+    (tmp_path / "lab/run").mkdir()
+    (tmp_path / "lab/run/lock").touch()
     lab = Lab(tmp_path / "lab", say=lambda _: None)
     lab.replace(lambda stage: copy_cluster(other.dir, stage) and None)
     assert lab.record.fsid == "fsid of new"

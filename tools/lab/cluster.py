@@ -60,12 +60,18 @@ def _refuse_others(folder: Path) -> None:
             raise LabUsage(f"--dir {folder}: each node has its own {own_path}: name a folder elsewhere")
     if (folder / "lab.json").exists() or not folder.is_dir():
         return
-    entries = sorted(path.name for path in folder.iterdir() if path.name not in ("run", "restoring"))
-    if entries:
+    entries = sorted(os.listdir(folder))
+    if entries and not _begun(folder):
         raise LabUsage(
             f"--dir {folder}: not a lab's folder, and not empty ({', '.join(entries[:3])}): "
             "name an empty or a new folder"
         )
+
+
+def _begun(folder: Path) -> bool:
+    """Return whether a folder has only what a command leaves that was killed before it wrote lab.json."""
+    lock_only = (folder / "run").is_dir() and os.listdir(folder / "run") == ["lock"]
+    return lock_only and set(os.listdir(folder)) <= {"run", "restoring"}
 
 
 class Lab:
