@@ -135,6 +135,42 @@ def test_a_folder_that_nodes_would_not_see_is_refused(capsys: pytest.CaptureFixt
     assert "each node has its own /dev" in capsys.readouterr().err and not Path("/dev/shm/of-cbt-plugins").exists()
 
 
+@pytest.mark.parametrize(
+    ("folder", "root", "why"),
+    [
+        ("/root", "/", "each node has its own /root"),
+        ("/tmp", "/", "each node has its own /tmp"),
+        ("/var/tmp", "/", "each node has its own /var/tmp"),
+        ("/dev/shm", "/", "each node has its own /dev"),
+        ("/run", "/", "each node has its own /run"),
+        ("/home", "/srv", "nodes have the folders of /srv"),
+        ("/srv", "/srv", "nodes have the folders of /srv"),
+        ("/tmp/no/such", "/", "no such folder: make the folder first"),
+    ],
+)
+def test_a_bound_folder_that_nodes_would_not_see_is_refused(
+    folder: str, root: str, why: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive there would be lost, without a word."""
+    monkeypatch.setattr(lab.Lab, "up", lambda *_, **__: 1 / 0)
+    words = ["--dir", str(tmp_path / "lab"), "--root", root, "--bind", folder]
+    assert main(["lab", "run", *words, "--", "true"]) == 2
+    assert f"--bind {folder}: {why}" in capsys.readouterr().err and not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_working_folder_that_nodes_do_not_see_gives_a_warning(
+    seen: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cbt_plugins.tools.lab.cluster.missing", lambda *_, **__: ([], []))
+    monkeypatch.setattr("cbt_plugins.tools.lab.cluster.refuse_without_namespaces", lambda _: 1 / 0)
+    monkeypatch.chdir(tmp_path if seen else "/tmp")
+    with pytest.raises(ZeroDivisionError):
+        main(["lab", "up", "--dir", str(tmp_path / "lab"), "--bind", str(tmp_path)])
+    said = "nodes do not see the working folder /tmp (each node has its own /tmp)"
+    assert (said in capsys.readouterr().err) != seen
+
+
 @pytest.mark.parametrize("verb", ["up", "run"])
 @pytest.mark.parametrize("name", ["log", "run", "restoring"])
 def test_a_folder_with_something_else_in_it_stays_as_it_is(

@@ -170,6 +170,18 @@ def test_an_older_release_never_gets_a_newer_snapshot(tmp_path: Path, monkeypatc
     assert lab.record.fsid == "fsid of mine"
 
 
+def test_a_folder_that_nodes_would_not_see_is_refused_before_the_lab_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots = kept(tmp_path / "store", "aged", REEF)
+    monkeypatch.setattr("cbt_plugins.tools.lab.snapshots.release_of", lambda _: REEF)
+    monkeypatch.setattr(Lab, "up", lambda *_: 1 / 0)
+    lab = lab_of(tmp_path / "lab", "mine", [])
+    with pytest.raises(LabError, match=r"--bind /tmp: each node has its own /tmp"):
+        snapshots.restore("aged", lab, "/", ["/tmp"])
+    assert lab.record.fsid == "fsid of mine"
+
+
 @pytest.mark.parametrize("name", ["../up", "a b", ".hidden", "x.partial", ""])
 def test_names_that_are_no_plain_folder_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(LabError, match="the name of a snapshot may have only"):

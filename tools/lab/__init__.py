@@ -22,6 +22,7 @@ from ..format_option import JSON, TEXT, add_formats, add_renamed, print_results
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
 from .installed_releases import root_of
+from .namespaces import refuse_unseen
 from .requirements import LabError, LabUsage
 from .root_builder import RootBuilder
 from .snapshots import Snapshots
@@ -246,8 +247,9 @@ def topology_of(args: argparse.Namespace) -> Topology:
         "out_interval",
         "mux",
     )
-    given = {name: getattr(args, name) for name in names}
-    return Topology(**given, root=_root(args), bind=tuple(args.bind), systemd=tuple(args.systemd))
+    given, root = {name: getattr(args, name) for name in names}, _root(args)
+    refuse_unseen(args.bind, root)
+    return Topology(**given, root=root, bind=tuple(args.bind), systemd=tuple(args.systemd))
 
 
 def _root(args: argparse.Namespace) -> str:

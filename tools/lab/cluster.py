@@ -22,7 +22,7 @@ from cbt_plugins.formatting import about_size
 
 from .daemons import BringUp, Daemons, bring_up, finish
 from .link_delay import LinkDelay
-from .namespaces import Birth, Spaces, needed_paths, remove_groups
+from .namespaces import Birth, Spaces, needed_paths, remove_groups, unseen
 from .node_files import write_links, write_ssh
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
@@ -47,17 +47,13 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-#: each node has its own
-_OWN_OF_NODES = ("/dev", "/proc", "/run", "/sys")
-
-
 def _refuse_others(folder: Path) -> None:
     """Raise LabUsage for a folder that nodes would not see, and for one that holds something, and no lab: that would be
     closed, and parts of it removed.
     """
-    for own_path in _OWN_OF_NODES:
-        if Path(own_path) in folder.resolve().parents:
-            raise LabUsage(f"--dir {folder}: each node has its own {own_path}: name a folder elsewhere")
+    why = unseen(folder)
+    if why:
+        raise LabUsage(f"--dir {folder}: {why}: name a folder elsewhere")
     if (folder / "lab.json").exists() or not folder.is_dir():
         return
     entries = sorted(os.listdir(folder))
@@ -195,6 +191,10 @@ class Lab:
             raise LabError("\n".join(errors))
         for line in warnings:
             self._say(line)
+        why = unseen(Path.cwd(), shape.root)
+        if why:
+            lost = "an archive that a command in a node writes there is lost: use another folder"
+            self._say(f"nodes do not see the working folder {Path.cwd()} ({why}); {lost}")
         refuse_without_namespaces(self.privileged)
         refuse_without_aio(len(shape.osds))
         if not self.privileged:

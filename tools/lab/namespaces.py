@@ -25,8 +25,9 @@ import cbt_plugins
 from cbt_plugins.journal import write_json
 from cbt_plugins.programs import cache_dir, cache_home
 
+from .pid1 import HIDDEN
 from .process import LabProcess, wait_for, wait_for_end
-from .requirements import PATH, LabError, unshare_flags
+from .requirements import PATH, LabError, LabUsage, unshare_flags
 from .topology import MASK, LabNode
 
 PID1 = str(Path(__file__).resolve().with_name("pid1.py"))
@@ -263,6 +264,14 @@ class Spaces:
         }
 
 
+#: folders of a system: nodes with the machine's root see the machine's, other nodes have those of their release
+_SYSTEM = {
+    Path(path) for path in ("/", "/root", "/tmp", "/home", "/opt", "/var", "/var/tmp", "/etc", "/usr", "/usr/local")
+}
+#: folders that each node has for itself, with everything in them; see pid1.py, also for HIDDEN
+_OWN_OF_NODES = ("/dev", "/proc", "/run", "/sys", "/etc/ceph", "/root/.ssh", "/var/lib/ceph", "/var/log/ceph")
+
+
 def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
     """Return folders that nodes must see where the machine has them: the lab, this program, its Python, the cache.
 
@@ -278,16 +287,35 @@ def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
         Path.cwd(),
     ]
     wanted += [Path(bind) for bind in binds]
-    system = {
-        Path(p)
-        for p in ("/", "/root", "/tmp", "/home", "/opt", "/var", "/var/tmp", "/etc", "/usr", "/usr/local")
-    }
     chosen: List[Path] = []
-    for path in sorted({path.absolute() for path in wanted} - system, key=lambda path: len(path.parts)):
+    for path in sorted({path.absolute() for path in wanted} - _SYSTEM, key=lambda path: len(path.parts)):
         inside_root = root != "/" and Path(root) in (path, *path.parents)
         if path.is_dir() and not inside_root and not any(above in path.parents for above in chosen):
             chosen.append(path)
     return [str(path) for path in chosen]
+
+
+def unseen(folder: Path, root: str = "/") -> str:
+    """Return the reason for which nodes with this root do not see a folder of the machine; "" where they see it."""
+    path = folder.resolve()
+    for own in map(Path, _OWN_OF_NODES):
+        if own in (path, *path.parents):
+            return f"each node has its own {own}"
+    if str(path) in HIDDEN:
+        return f"each node has its own {path}"
+    if root != "/" and (path in _SYSTEM or Path(root) in (path, *path.parents)):
+        return f"nodes have the folders of {root}"
+    return ""
+
+
+def refuse_unseen(binds: Sequence[str], root: str) -> None:
+    """Raise LabUsage for a folder of --bind that nodes would not see: what a command writes there would be lost."""
+    for bind in binds:
+        if not Path(bind).is_dir():
+            raise LabUsage(f"--bind {bind}: no such folder: make the folder first")
+        why = unseen(Path(bind), root)
+        if why:
+            raise LabUsage(f"--bind {bind}: {why}: name a folder elsewhere")
 
 
 #: of daemons: pids come again in a new namespace, and 16.2 takes an OSD with the old pid for the one that was killed

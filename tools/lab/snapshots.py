@@ -25,6 +25,7 @@ from cbt_plugins.programs import cache_dir
 from .cluster import Lab
 from .daemons import Daemons, await_clean
 from .installed_releases import Release, release_of
+from .namespaces import refuse_unseen
 from .process import wait_for
 from .requirements import LabError, LabUsage, refuse_others_folder
 from .topology import HEAD, LabRecord
@@ -145,6 +146,7 @@ class Snapshots:
             refusal = snapshot.release.refusal(release_of(root))
             if refusal:
                 raise LabUsage(f"snapshot {name} cannot be restored here: {refusal}")
+            refuse_unseen(bind, root)
             shape = replace(record.topology, root=root, bind=tuple(bind))
 
             def fill(stage: Path) -> None:
