@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
+import shutil
 from pathlib import Path
-from typing import List
+from typing import Callable, List
 
 import pytest
 
@@ -122,6 +124,82 @@ def test_a_new_lab_can_be_restored_after_a_killed_restore(tmp_path: Path) -> Non
     lab = Lab(tmp_path / "lab", say=lambda _: None)
     lab.replace(lambda stage: copy_cluster(other.dir, stage) and None)
     assert lab.record.fsid == "fsid of new"
+
+
+class Killed(BaseException):
+    """The end of a process that is killed."""
+
+
+def killed_at(step: int, task: Callable[[], object]) -> bool:
+    """Do a task up to its step that renames or removes something; False when it has fewer such steps."""
+    steps = itertools.count()
+
+    def dying(function: Callable[..., object]) -> Callable[..., object]:
+        def die_or_do(*args: object, **options: object) -> object:
+            if next(steps) == step:
+                raise Killed
+            return function(*args, **options)
+
+        return die_or_do
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((os, "rename"), (os, "replace"), (shutil, "rmtree"), (Path, "unlink"), (Path, "rmdir")):
+            patch.setattr(module, name, dying(getattr(module, name)))
+        try:
+            task()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_restore_that_is_killed_at_any_step_can_be_completed_and_removed(
+    tmp_path: Path, old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cbt_plugins.tools.lab.cluster.missing", lambda *_, **__: 1 / 0)  # `up` does nothing more
+    other = lab_of(tmp_path / "other", "new", [])
+
+    def fill(stage: Path) -> None:
+        stage.mkdir()
+        (stage / "etc").mkdir()
+        os.rename(stage / "etc", stage / "ssh")  # a step while it copies
+        (stage / "ssh").rmdir()
+        stage.rmdir()
+        copy_cluster(other.dir, stage)
+
+    for step in itertools.count():
+        for remedy in ("up", "restore", "wipe"):
+            lab = Lab(tmp_path / f"{remedy}-{step}", say=lambda _: None)
+            if old:
+                lab_of(lab.dir, "old", [])
+            killed = killed_at(step, lambda: lab.replace(fill))  # noqa: B023
+            copied = not killed or (step > 0 and not (lab.dir / "restoring").exists())
+            if remedy == "wipe":
+                assert not lab.down(wipe=True) and not lab.dir.exists(), step
+                continue
+            if remedy == "restore":
+                lab.replace(fill)
+            else:
+                with pytest.raises(ZeroDivisionError):
+                    lab.up(Topology())
+                if not copied:
+                    continue
+            assert lab.record.fsid == "fsid of new" and not (lab.dir / "restored").exists(), step
+            assert begin_of(lab.dir / "nodes/node1/lib/osd/block") == b"new\0"
+        if not killed:
+            break
+    assert step > 8
+
+
+def test_a_wipe_that_is_killed_at_any_step_can_be_completed(tmp_path: Path) -> None:
+    for step in itertools.count():
+        lab = lab_of(tmp_path / str(step), "old", [])
+        (lab.dir / "restoring").mkdir()
+        killed = killed_at(step, lambda: lab.down(wipe=True))  # noqa: B023
+        assert not lab.down(wipe=True) and not list(lab.dir.glob("*")), step
+        if not killed:
+            break
+    assert step > 4
 
 
 def kept(folder: Path, name: str, release: Release) -> Snapshots:

@@ -36,8 +36,8 @@ from .requirements import (
 )
 from .topology import HEAD, LabNode, LabRecord, Topology
 
-#: What a lab makes in its folder, and so what --wipe removes.
-PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json", LINKS, "restoring", "restored")
+#: What a lab makes in its folder, and so what --wipe removes, in this order: a killed --wipe leaves a lab's folder.
+PARTS = ("etc", "ssh", "nodes", "log", "s3.json", LINKS, "restoring", "restored", "lab.json", "run")
 
 #: a Python, by its path
 _PYTHON = re.compile(r"/.*/python[0-9.]*")
@@ -54,20 +54,20 @@ def _refuse_others(folder: Path) -> None:
     why = unseen(folder)
     if why:
         raise LabUsage(f"--dir {folder}: {why}: name a folder elsewhere")
-    if (folder / "lab.json").exists() or not folder.is_dir():
-        return
-    entries = sorted(os.listdir(folder))
-    if entries and not _begun(folder):
+    entries = sorted(os.listdir(folder)) if folder.is_dir() else []
+    if entries and not _holds_lab(folder):
         raise LabUsage(
             f"--dir {folder}: not a lab's folder, and not empty ({', '.join(entries[:3])}): "
             "name an empty or a new folder"
         )
 
 
-def _begun(folder: Path) -> bool:
-    """Return whether a folder has only what a command leaves that was killed before it wrote lab.json."""
-    lock_only = (folder / "run").is_dir() and os.listdir(folder / "run") == ["lock"]
-    return lock_only and set(os.listdir(folder)) <= {"run", "restoring"}
+def _holds_lab(folder: Path) -> bool:
+    """Return whether a folder holds a lab, or only what a command left that was killed before it wrote lab.json."""
+    if (folder / "lab.json").exists() or not (folder / "run" / "lock").exists():
+        return (folder / "lab.json").exists()
+    left = set(os.listdir(folder)) <= {"run", "restoring"} and os.listdir(folder / "run") == ["lock"]
+    return left or (folder / "restored" / "lab.json").exists()
 
 
 class Lab:
@@ -205,7 +205,7 @@ class Lab:
 
     def _prepare(self, record: LabRecord, fresh: bool) -> Birth:
         if fresh:
-            self._remove(keep=("run",))
+            self._remove(keep=("run", "lab.json"))
         record.save(self.dir)
         for part in ("etc/ceph", "ssh", "nodes", "run", "log"):
             (self.dir / part).mkdir(parents=True, exist_ok=True)
@@ -297,7 +297,7 @@ class Lab:
 
         BlueStore survives the plain end, which is a power failure of everything.
         """
-        if not self._load():
+        if not self._load() and not _holds_lab(self.dir):
             self._close_leash()
             return False
         with self.alone():
@@ -343,8 +343,9 @@ class Lab:
         if self._load():
             self._end()
         for path in sorted(ready.iterdir()):
-            self._remove_part(self.dir / path.name)
-            os.rename(path, self.dir / path.name)
+            if path.is_dir():
+                self._remove_part(self.dir / path.name)
+            os.replace(path, self.dir / path.name)
         ready.rmdir()
 
     def _end(self) -> None:
@@ -363,7 +364,8 @@ class Lab:
         """Remove what the end of all processes leaves."""
         for stale in (self.dir / "run").glob("*.json"):
             stale.unlink()
-        if self.record.topology.systemd:
+        record = self._load()
+        if record and record.topology.systemd:
             remove_groups(self.dir)
 
     def _remove(self, keep: Sequence[str] = ()) -> None:
