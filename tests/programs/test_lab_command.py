@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List, Tuple
@@ -259,3 +262,52 @@ def test_no_verb_trusts_the_snapshots_of_another_user(
     where = [] if words[0] == "snapshots" else ["--dir", str(tmp_path / "lab")]
     assert main(["lab", *words, *where, "--snapshots", str(folder)]) == 1
     assert "snapshots belongs to user nobody" in capsys.readouterr().err and ours.read_text() == "kept"
+
+
+@pytest.mark.parametrize("words", [["up", "--foreground"], ["run", "--wipe", "--", "true"]])
+def test_a_lab_that_somebody_else_has_started_anew_goes_on(
+    words: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lab down` and `lab up` in another terminal, while the first command is still there."""
+    monkeypatch.setattr(lab, "attend", lambda *_: 0)
+    monkeypatch.setattr(lab, "wait_until", lambda is_over, *_: None if is_over() else 1 / 0)
+    LabRecord(lab.Topology(1, 1, 0, 0), "fsid", {"0": "u"}, "created").save(tmp_path)
+    with subprocess.Popen(["sleep", "1000"]) as of_another:
+        process = LabProcess.of(of_another.pid)
+        assert process
+
+        def up(*_: object, **__: object) -> LabProcess:
+            for name in ("lab", "node0"):
+                (tmp_path / "run").mkdir(exist_ok=True)
+                (tmp_path / "run" / f"{name}.json").write_text(json.dumps(vars(process)))
+            return LabProcess(process.pid, process.start - 1, process.namespace)
+
+        monkeypatch.setattr(lab.Lab, "up", up)
+        try:
+            main(["lab", words[0], "--dir", str(tmp_path), *words[1:]])
+            assert of_another.poll() is None
+            assert (tmp_path / "lab.json").exists() and (tmp_path / "run" / "lab.json").exists()
+        finally:
+            of_another.kill()
+
+
+def test_the_lock_that_a_wipe_removes_is_held_by_nobody_afterwards(tmp_path: Path) -> None:
+    waits, held, done = threading.Event(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with lab.Lab(tmp_path, say=lambda _: waits.set()).alone():
+            held.set()
+            done.wait(60)
+
+    waiting = threading.Thread(target=other)
+    with lab.Lab(tmp_path).alone():
+        waiting.start()
+        assert waits.wait(60)
+        shutil.rmtree(tmp_path / "run")
+    try:
+        assert held.wait(60)
+        with open(tmp_path / "run" / "lock") as third, pytest.raises(BlockingIOError):
+            fcntl.flock(third, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        done.set()
+        waiting.join()

@@ -301,13 +301,13 @@ def _link(lab: Lab, args: argparse.Namespace) -> None:
 
 def _up(lab: Lab, args: argparse.Namespace) -> int:
     _terminate_in_order()
-    lab.up(topology_of(args), detach=not args.foreground)
+    started = lab.up(topology_of(args), detach=not args.foreground)
     if not args.foreground:
         return 0
     try:
-        wait_until(lambda: not lab.running, math.inf, 1.0)
+        wait_until(lambda: not started.alive(), math.inf, 1.0)
     finally:
-        lab.down()
+        lab.down(started=started)
     raise CommandError("the lab was ended by another command", FAILED)
 
 
@@ -316,11 +316,11 @@ def _run(lab: Lab, args: argparse.Namespace) -> int:
     if not command:
         raise CommandError("no command: lab run [options] -- COMMAND", USAGE)
     _terminate_in_order()
-    lab.up(topology_of(args), detach=False)
+    started = lab.up(topology_of(args), detach=False)
     try:
         return attend(lab.enter(HEAD, command), lab.environment())
     finally:
-        lab.down(wipe=args.wipe)
+        lab.down(wipe=args.wipe, started=started)
 
 
 def _down(lab: Lab, args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ from .link_delay import LinkDelay
 from .namespaces import Birth, Spaces, needed_paths, remove_groups, unseen
 from .node_files import write_links, write_ssh
 from .pid1 import LINKS
-from .process import CephShell, by_namespace, default_signals
+from .process import CephShell, LabProcess, by_namespace, default_signals
 from .requirements import (
     LabError,
     LabUsage,
@@ -37,7 +37,7 @@ from .requirements import (
 from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes, in this order: a killed --wipe leaves a lab's folder.
-PARTS = ("etc", "ssh", "nodes", "log", "s3.json", LINKS, "restoring", "restored", "lab.json", "run")
+PARTS = ("etc", "ssh", "nodes", "log", "s3.json", LINKS, "restoring", "restored", "lab.json")
 
 #: a Python, by its path
 _PYTHON = re.compile(r"/.*/python[0-9.]*")
@@ -139,8 +139,10 @@ class Lab:
         """Return a shell for many `ceph` commands; it is a context."""
         return CephShell(self.spaces.enter(HEAD), self.spaces.environment(), self.record.fsid)
 
-    def up(self, topology: Topology, detach: bool = True, bring_up: BringUp = bring_up) -> None:
-        """Start this folder's cluster, or make one of that shape. After an error everything is down again.
+    def up(self, topology: Topology, detach: bool = True, bring_up: BringUp = bring_up) -> LabProcess:
+        """Start this folder's cluster, or make one of that shape; return its first process, by which it is known.
+
+        After an error everything is down again.
 
         Without `detach` the lab ends with this process, however that ends. `bring_up` starts the nodes and the daemons.
         """
@@ -166,6 +168,7 @@ class Lab:
             self._check_machine(record.topology)
             self._leash = self._prepare(record, fresh)
             try:
+                first = self.spaces.need("lab")
                 bring_up(self.dir, record, self.spaces, fresh, self.step)
                 if detach:
                     self._leash.detach()
@@ -173,6 +176,7 @@ class Lab:
                 self._end()
                 raise
             self.step(f"up: {self.dir}")
+            return first
 
     def _own(self) -> None:
         """Make the lab's folder, or refuse one that is somebody else's."""
@@ -205,7 +209,7 @@ class Lab:
 
     def _prepare(self, record: LabRecord, fresh: bool) -> Birth:
         if fresh:
-            self._remove(keep=("run", "lab.json"))
+            self._remove(keep=("lab.json",))
         record.save(self.dir)
         for part in ("etc/ceph", "ssh", "nodes", "run", "log"):
             (self.dir / part).mkdir(parents=True, exist_ok=True)
@@ -292,8 +296,8 @@ class Lab:
             raise LabUsage(f"{name} has no OSDs")
         return node
 
-    def down(self, graceful: bool = False, wipe: bool = False) -> bool:
-        """End the lab; False when it did not run.
+    def down(self, graceful: bool = False, wipe: bool = False, started: Optional[LabProcess] = None) -> bool:
+        """End the lab; False when it did not run. `started`: what `up` returned; a lab that was started anew goes on.
 
         BlueStore survives the plain end, which is a power failure of everything.
         """
@@ -301,7 +305,11 @@ class Lab:
             self._close_leash()
             return False
         with self.alone():
-            was = self.running
+            first = self.spaces.first("lab") if self._load() else None
+            was = first is not None
+            if started and first not in (None, started):
+                self._close_leash()
+                return False
             if was and graceful:
                 daemons = Daemons(self.spaces)
                 for node in self.nodes.values():
@@ -314,6 +322,8 @@ class Lab:
                 self._forget()
             if wipe:
                 self._remove()
+                # the lock goes last; another command may be making the next one
+                shutil.rmtree(self.dir / "run", ignore_errors=True)
         if wipe:
             with contextlib.suppress(OSError):
                 self.dir.rmdir()
@@ -383,13 +393,20 @@ class Lab:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the lab's lock: one command changes it. What a killed restore has left to do is done first."""
-        (self.dir / "run").mkdir(parents=True, exist_ok=True)
-        with open(self.dir / "run" / "lock", "a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._say("waiting for another command on this lab")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        path, locked = self.dir / "run" / "lock", False
+        with contextlib.ExitStack() as stack:
+            while not locked:
+                stack.close()
+                self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.parent.mkdir(exist_ok=True)
+                lock = stack.enter_context(open(path, "a"))
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    self._say("waiting for another command on this lab")
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                with contextlib.suppress(FileNotFoundError):  # removed by the `down --wipe` that was waited for
+                    locked = os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
             self._move_restored()
             yield
 

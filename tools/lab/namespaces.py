@@ -166,23 +166,24 @@ class Spaces:
 
     def in_network(self, name: str) -> List[str]:
         """Return the command prefix that runs a program of the machine on a node's network."""
-        first = self._need(name)
+        first = self.need(name)
         user = [] if self.privileged else ["-U", "--preserve-credentials"]
         return ["nsenter", "-t", str(first.pid), *user, "-n"]
 
     def set_link(self, name: str, up: bool) -> None:
         """Plug or unplug a node's network cable, at the switch's end."""
-        self._need(name)
+        self.need(name)
         self.ip([f"link set v-{name} {'up' if up else 'down'}"])
 
     def kill(self, name: str) -> None:
         """SIGKILL a first process and wait until nothing of its namespaces is left running."""
-        first = self._need(name)
+        first = self.need(name)
         first.kill(signal.SIGKILL)
         wait_for_end([first], f"end of {name}", 120)
         (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
 
-    def _need(self, name: str) -> LabProcess:
+    def need(self, name: str) -> LabProcess:
+        """Return the live first process of "lab" or of a node; LabError where there is none."""
         process = self.first(name)
         if not process:
             raise LabError(f"not running: {'the lab' if name == 'lab' else name} in {self._dir}")
@@ -190,7 +191,7 @@ class Spaces:
 
     def _entered(self, name: str) -> List[str]:
         user = [] if self.privileged else ["-U", "--preserve-credentials"]
-        return ["nsenter", "-t", str(self._need(name).pid), *user, "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        return ["nsenter", "-t", str(self.need(name).pid), *user, "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
 
     def _spawn(self, name: str, inside: List[str]) -> Birth:
         log = self._dir / "log" / f"{name}.log"
