@@ -311,3 +311,23 @@ def test_the_lock_that_a_wipe_removes_is_held_by_nobody_afterwards(tmp_path: Pat
     finally:
         done.set()
         waiting.join()
+
+
+@pytest.mark.parametrize(("living", "health"), [("node1", "HEALTH_WARN"), ("node2", "no reply of the monitor")])
+def test_the_status_of_a_lab_whose_head_has_crashed(
+    living: str, health: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = {"health": {"status": "HEALTH_WARN", "checks": {}}, "pgmap": {"pgs_by_state": []}}
+    reply["osdmap"] = {"num_up_osds": 1, "num_osds": 2}
+    answer = ["echo", json.dumps(reply)]
+    monkeypatch.setattr(lab.Lab, "enter", lambda self, node, _: answer if self.spaces.need(node) else [])
+    LabRecord(lab.Topology(2, 1, 0, 0, mons=2), "fsid", {"0": "u", "1": "v"}, "created").save(tmp_path)
+    ours = LabProcess.of(os.getpid())
+    assert ours
+    (tmp_path / "run").mkdir()
+    for name in ("lab", living):
+        (tmp_path / "run" / f"{name}.json").write_text(json.dumps(vars(ours)))
+    assert main(["lab", "status", "--dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"health   {health}") for line in lines)
+    assert {line.split()[0] for line in lines if line.endswith(" down")} == {"node0", "node1", "node2"} - {living}

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
-from typing import Dict
+from types import SimpleNamespace
+from typing import Any, Dict
 
 import pytest
 
 from cbt_plugins.tools.lab import Topology
-from cbt_plugins.tools.lab.daemons import await_up
+from cbt_plugins.tools.lab.daemons import Daemons, await_up
 from cbt_plugins.tools.lab.process import CephShell
 from cbt_plugins.tools.lab.requirements import LabError
+from cbt_plugins.tools.lab.topology import LabNode
 
 #: Speaks as `ceph -f json` (16.2.15, 18.2.7) does when its input is a pipe: an empty line before each answer,
 #: errors and remarks on standard error.
@@ -64,3 +67,19 @@ def test_osds_that_do_not_come_up_are_named(environment: Dict[str, str]) -> None
         with pytest.raises(LabError, match=r"OSDs are down: osd\.3 on node2 \(see nodes/NODE/log"):
             await_up(ceph, Topology(osd_nodes=2), seconds=0)
         await_up(ceph, Topology(osd_nodes=1, osds_per_node=3))
+
+
+def test_a_gateway_that_does_not_answer_at_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(argv: Any, **options: Any) -> Any:
+        asked.append(options["timeout"])
+        if len(asked) < 3:
+            raise subprocess.TimeoutExpired(argv, options["timeout"])
+        return SimpleNamespace(stdout="HTTP/1.0 200 OK\r\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(Daemons, "running", lambda _: {"rgw1": {"rgw": None}})
+    spaces: Any = SimpleNamespace(in_network=lambda node: [])
+    Daemons(spaces).await_rgws([LabNode("rgw1", "10.77.1.1", rgw=True)])
+    assert asked == [30, 30, 30]

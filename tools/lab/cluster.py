@@ -435,21 +435,22 @@ def status_of(lab: Lab) -> Dict[str, Any]:
             "daemons": {name: process.pid for name, process in sorted(daemons.get(node.name, {}).items())},
         }
     running = lab.running
+    monitor = next((name for name, node in record.topology.nodes.items() if node.mon and nodes[name]["up"]), HEAD)
     return {
         "dir": str(lab.dir),
         "running": running,
-        "health": _health(lab) if running else None,
+        "health": _health(lab, monitor) if running else None,
         "urls": record.topology.urls,
         "root": record.topology.root,
         "nodes": nodes,
     }
 
 
-def _health(lab: Lab) -> str:
+def _health(lab: Lab, node: str) -> str:
     try:
-        done = lab.exec(HEAD, ["ceph", "--connect-timeout", "5", "status", "-f", "json"], timeout=30)
+        done = lab.exec(node, ["ceph", "--connect-timeout", "5", "status", "-f", "json"], timeout=30)
         status = json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
+    except (LabError, subprocess.TimeoutExpired, ValueError):
         return "no reply of the monitor"
     checks = "".join(f" {check}" for check in sorted(status["health"]["checks"]))
     states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}

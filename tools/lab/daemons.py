@@ -152,7 +152,10 @@ class Daemons:
         ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
         script = f"exec 3<>/dev/tcp/{node.address}/{S3_PORT} && {ask}"
         argv = [*self._spaces.in_network(node.name), "bash", "-c", script]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        try:
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        except subprocess.TimeoutExpired:
+            return "no reply within 30 s"
         return done.stdout.rstrip("\r\n") or done.stderr.strip()
 
     def running(self) -> Dict[str, Dict[str, LabProcess]]:
