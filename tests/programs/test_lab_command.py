@@ -53,7 +53,8 @@ def test_shape_options_reach_the_topology() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["up", "--ec", "2"], ["up", "--block", "10G"], ["link", "node1", "sideways"]]
+    "words",
+    [["up", "--ec", "2"], ["up", "--block", "10G"], ["link", "node1", "sideways"], ["switch", "osd.0", "--bind=/srv"]],
 )
 def test_wrong_values_are_usage_faults(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -331,3 +332,18 @@ def test_the_status_of_a_lab_whose_head_has_crashed(
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"health   {health}") for line in lines)
     assert {line.split()[0] for line in lines if line.endswith(" down")} == {"node0", "node1", "node2"} - {living}
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_a_daemon_goes_on_when_it_cannot_be_switched(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    script = Path(lab.__file__).with_name("switch_release.sh").read_text().replace("/run/ceph", str(tmp_path))
+    with subprocess.Popen(["sleep", "1000"]) as daemon:
+        (tmp_path / "osd.3.pid").write_text(str(daemon.pid))
+        try:
+            argv = ["sh", "-c", script, "switch", str(tmp_path / name), "osd.3"]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+            assert (done.returncode, daemon.poll()) == (2, None)
+        finally:
+            daemon.kill()
+    assert f"{tmp_path / name}: no ceph-osd there: name the root folder of a release" in done.stderr

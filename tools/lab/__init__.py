@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             subparser.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
     switch = verb("switch", _SWITCH, " osd.3 --release reef")
     switch.add_argument("daemon", help="mon.node0, mgr.node0, osd.3, rgw.rgw1")
-    _add_release(switch)
+    _add_release(switch, bind=False)
     link = verb("link", "plug or pull the network cable of a node, delay its packets, or end the delay", " node3 down")
     link.add_argument("node")
     how = link.add_mutually_exclusive_group(required=True)
@@ -121,18 +121,13 @@ def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
         )
 
 
-def _add_release(parser: argparse.ArgumentParser, default: Optional[str] = None) -> None:
+def _add_release(parser: argparse.ArgumentParser, default: Optional[str] = None, bind: bool = True) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--root", type=os.path.abspath, default=default, help="root folder of another release")
     which.add_argument("--release", help="a release that is on this machine: reef, 18.2; see `lab root`")
-    parser.add_argument(
-        "--bind",
-        type=os.path.abspath,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="folder of this machine that every node sees, too",
-    )
+    if bind:
+        text = "folder of this machine that every node sees, too"
+        parser.add_argument("--bind", type=os.path.abspath, action="append", default=[], metavar="DIR", help=text)
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,9 @@ case $type in
     rgw) program=radosgw name=client.$id option=-n id=client.$id ;;
     *) echo "$daemon: no daemon of a lab" >&2 && exit 2 ;;
 esac
+# shellcheck disable=SC2016  # expanded by the inner shell
+chroot "$root" sh -c 'command -v "$1"' sh "$program" > /dev/null ||
+    { echo "$root: no $program there: name the root folder of a release that this node sees" >&2 && exit 2; }
 pid_file=/run/ceph/$name.pid
 if [ -s "$pid_file" ] && kill "$(cat "$pid_file")" 2>/dev/null; then
     timeout 60 tail --pid="$(cat "$pid_file")" -f /dev/null || { echo "$daemon does not end" >&2 && exit 1; }
