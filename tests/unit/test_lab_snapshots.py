@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Callable, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -14,7 +15,7 @@ from cbt_plugins.cluster.object_sample import ObjectSample
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.installed_releases import Release
-from cbt_plugins.tools.lab.snapshots import Snapshot, Snapshots, copy_cluster, occupied
+from cbt_plugins.tools.lab.snapshots import Snapshot, Snapshots, copy_cluster, forget_gateways, occupied
 from cbt_plugins.tools.lab.topology import LabRecord
 
 PACIFIC, REEF = Release((16, 2, 15), "pacific"), Release((18, 2, 7), "reef")
@@ -264,3 +265,78 @@ def test_a_folder_that_nodes_would_not_see_is_refused_before_the_lab_is_replaced
 def test_names_that_are_no_plain_folder_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(LabError, match="the name of a snapshot may have only"):
         Snapshots(tmp_path).get(name)
+
+
+class Switched(Lab):
+    """A lab that only notes what is done to it."""
+
+    def __init__(self, folder: Path, runs: bool) -> None:
+        super().__init__(lab_of(folder, "mine", []).dir, say=lambda _: None)
+        self.runs, self.calls, self.shell = runs, [], []  # type: ignore[var-annotated]
+
+    running = property(lambda self: self.runs)  # type: ignore[assignment]
+    spaces = property(lambda self: argparse.Namespace(first=lambda _: "first"))  # type: ignore[assignment]
+
+    def up(self, *_: Any) -> Any:
+        self.runs = True
+        self.calls.append("up")
+        return "first"
+
+    def down(self, graceful: bool = False, wipe: bool = False, started: Any = None) -> bool:
+        self.runs = False
+        self.calls.append("stop" if graceful else "down")
+        return True
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("failing", ["describe", "forget_gateways", "copy_cluster", ""])
+def test_a_lab_is_after_a_snapshot_as_it_was_before(
+    runs: bool, failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "cbt_plugins.tools.lab.snapshots"
+    monkeypatch.setattr(f"{module}.describe", lambda _: (REEF, ObjectSample("f", 0, ())))
+    monkeypatch.setattr(f"{module}.forget_gateways", lambda _: None)
+    if failing:
+        monkeypatch.setattr(f"{module}.{failing}", lambda *_: 1 / 0)
+    lab = Switched(tmp_path / "lab", runs)
+    with pytest.raises(ZeroDivisionError) if failing else contextlib.nullcontext():
+        Snapshots(tmp_path / "store").take(lab, "aged")
+    assert lab.runs == runs
+    if runs and failing in ("describe", "forget_gateways"):
+        assert lab.calls == []  # it went on all the time
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_gateways_and_beacon_grace_are_restored_when_ceph_does_not_forget(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: List[str] = []
+
+    class Running:
+        def __init__(self, _: object) -> None:
+            gateway = argparse.Namespace(kill=done.append, alive=lambda: False)
+            self.running = lambda: {"rgw1": {"rgw": gateway}, "node1": {}}
+            self.start_rgw = lambda node: done.append(f"start {node.name}")
+
+        __enter__ = lambda self: self  # noqa: E731
+        __exit__ = lambda self, *_: None  # noqa: E731
+
+    def shell(script: str) -> str:
+        done.append(script)
+        if fails and "versions" in script:
+            raise LabError("no reply")
+        return "{}"
+
+    module = "cbt_plugins.tools.lab.snapshots"
+    monkeypatch.setattr(f"{module}.Daemons", Running)
+    monkeypatch.setattr(f"{module}.shell_of", lambda _: shell)
+    monkeypatch.setattr(f"{module}.finish", lambda _: None)
+    lab = Lab(tmp_path, say=lambda _: None)
+    LabRecord(Topology(1, 1, 1, 0), "fsid", {"0": "u"}, "created").save(tmp_path)
+    with pytest.raises(LabError, match="no reply") if fails else contextlib.nullcontext():
+        forget_gateways(lab)
+    grace = "config {} mgr mgr_service_beacon_grace"
+    assert [line for line in done[2:] if line != "ceph versions -f json"] == [
+        *(["start rgw1"] if fails else []),
+        f"ceph {grace.format('rm')}",
+    ]

@@ -23,10 +23,10 @@ from cbt_plugins.journal import sync_folder, write_json
 from cbt_plugins.programs import cache_dir
 
 from .cluster import Lab
-from .daemons import Daemons, await_clean
+from .daemons import Daemons, await_clean, finish
 from .installed_releases import Release, release_of
 from .namespaces import refuse_unseen
-from .process import wait_for
+from .process import wait_for, wait_for_end
 from .requirements import LabError, LabUsage, refuse_others_folder
 from .topology import HEAD, LabRecord
 
@@ -104,17 +104,19 @@ class Snapshots:
             if target.exists():
                 raise LabUsage(f"{target} exists: choose another name, or `cbt-tools lab snapshots --remove {name}`")
             record, was = lab.record, lab.running
-            if not was:
-                lab.up(record.topology)
-            release, sample = _described(lab)
-            _forget_gateways(lab)
-            lab.down(graceful=True)
+            first = lab.spaces.first("lab") if was else lab.up(record.topology)
+            ends = not was
             try:
-                snapshot = self._copy(lab, target, release, sample)
+                release, sample = describe(lab)
+                forget_gateways(lab)
+                ends = True
+                lab.down(graceful=True)
+                return self._copy(lab, target, release, sample)
             finally:
-                if was:
+                if ends:
+                    lab.down(started=first)
+                if was and not lab.running:
                     lab.up(record.topology)
-        return snapshot
 
     def _copy(self, lab: Lab, target: Path, release: Release, sample: ObjectSample) -> Snapshot:
         partial = target.with_name(f"{target.name}.partial")
@@ -193,7 +195,7 @@ def shell_of(lab: Lab) -> Shell:
     return shell
 
 
-def _described(lab: Lab) -> Tuple[Release, ObjectSample]:
+def describe(lab: Lab) -> Tuple[Release, ObjectSample]:
     """Return the newest release that opened the stores of a clean cluster, and a sample of its objects."""
     with lab.ceph() as ceph:
         await_clean(ceph, len(lab.record.topology.osds), 1, 60)
@@ -205,18 +207,24 @@ def _described(lab: Lab) -> Tuple[Release, ObjectSample]:
     return max(release for release in releases if release), ObjectSample.take(shell_of(lab))
 
 
-def _forget_gateways(lab: Lab) -> None:
+def forget_gateways(lab: Lab) -> None:
     """Stop the gateways until Ceph names none: for a minute a copy would show them, too, with their release."""
-    with lab.alone():
-        for daemons in Daemons(lab.spaces).running().values():
-            if "rgw" in daemons:
-                daemons["rgw"].kill(signal.SIGTERM)
     shell = shell_of(lab)
-    shell("ceph config set mgr mgr_service_beacon_grace 1")
-    wait_for(
-        lambda: json.loads(shell("ceph versions -f json")).get("rgw"), "Ceph to forget the gateways", 120, met=not_
-    )
-    shell("ceph config rm mgr mgr_service_beacon_grace")
+    with lab.alone(), Daemons(lab.spaces) as daemons:
+        gateways = {node: running["rgw"] for node, running in daemons.running().items() if "rgw" in running}
+        try:
+            for process in gateways.values():
+                process.kill(signal.SIGTERM)
+            shell("ceph config set mgr mgr_service_beacon_grace 1")
+            named = lambda: json.loads(shell("ceph versions -f json")).get("rgw")  # noqa: E731
+            wait_for(named, "Ceph to forget the gateways", 120, met=not_)
+        except BaseException:
+            wait_for_end(list(gateways.values()), "end of the gateways", 60)
+            for node in gateways:
+                finish(daemons.start_rgw(lab.nodes[node]))
+            raise
+        finally:
+            shell("ceph config rm mgr mgr_service_beacon_grace")
 
 
 def copy_cluster(source: Path, target: Path) -> str:
