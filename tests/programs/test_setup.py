@@ -50,8 +50,8 @@ class Machine:
         space = ["unshare", "--mount", "--propagation", "private", *([] if os.geteuid() == 0 else ["--map-root-user"])]
         return [*space, "sh", "-c", _INSIDE, "sh", str(self.folder), *command]
 
-    def setup(self) -> Tuple[int, str]:
-        words = self.inside("./run", "setup")
+    def setup(self, *verb: str) -> Tuple[int, str]:
+        words = self.inside("./run", *(verb or ("setup",)))
         done = subprocess.run(words, env=self.environment, stderr=subprocess.PIPE, text=True, timeout=300)
         return done.returncode, done.stderr
 
@@ -130,3 +130,34 @@ def test_a_python_that_the_lock_does_not_know_is_said(machine: Machine) -> None:
     assert status == 0, said
     assert "WARNING" in said and "this is Python 3.99 on m68k: installing the newest versions" in said
     assert not any("--require-hashes" in line for line in machine.log())
+
+
+def test_cbt_is_cloned_by_a_later_setup_and_no_other_verb_waits_for_it(machine: Machine) -> None:
+    """As when the first set-up had no network."""
+    checkout = machine.folder / "cache" / "cbt-plugins" / "cbt"
+    machine.stand_in(git='#!/bin/sh\necho "git $*" >>"$LOG"; exit 128\n')
+    assert machine.setup()[0] == 0 and not checkout.exists()
+    before = machine.log()
+    assert machine.setup("bench", "none")[0] == 0
+    assert not [line for line in machine.log()[len(before) :] if line.startswith("git")]
+    machine.stand_in(git=_GIT)
+    assert machine.setup()[0] == 0 and (checkout / "cbt.py").exists()
+    assert not [line for line in machine.log()[len(before) :] if "pip install" in line]
+
+
+def test_a_folder_in_the_place_of_the_clone_stays_as_it_is(machine: Machine) -> None:
+    checkout = machine.folder / "cache" / "cbt-plugins" / "cbt"
+    checkout.mkdir(parents=True)
+    (checkout / "mine").touch()
+    status, said = machine.setup()
+    assert status == 0 and "cbt has no cbt.py, and is not empty: remove it" in said
+    assert [path.name for path in checkout.iterdir()] == ["mine"]
+    assert [path.name for path in checkout.parent.iterdir()] == ["cbt"]
+
+
+def test_apt_is_never_without_its_lock(machine: Machine) -> None:
+    (machine.folder / "log.end").touch()
+    machine.stand_in(dpkg_query="#!/bin/sh\n", flock='#!/bin/sh\n[ "$1" != -w ]\n')
+    status, said = machine.setup()
+    assert status == 1 and "another set-up has held /run/cbt-plugins-apt.lock for 15 minutes" in said
+    assert machine.log() == [] and not machine.policy.exists()
