@@ -74,7 +74,13 @@ def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "lab.json").read_text())["nodes"]["node1"]["osds"] == [0, 1]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"fsid": "of another program"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{", "[]", '{"fsid": "of another program"}', '{"format": 1}', '{"format": 1, "topology": "ab"}'),
+        '{"format": 1, "topology": {"ec": null, "later": 1}, "fsid": "f", "osd_uuids": {}, "state": "created"}',
+    ],
+)
 def test_record_of_another_program_is_not_touched(tmp_path: Path, content: str) -> None:
     (tmp_path / "lab.json").write_text(content)
     with pytest.raises(LabUsage, match=r"lab.json"):

@@ -163,10 +163,14 @@ class LabRecord:
             raise LabUsage(f"{path}: cannot be parsed as a lab's record ({error})") from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise LabUsage(f"{path}: written by another version of the lab; choose another --dir")
-        shape = dict(document["topology"])
-        shape.update({name: tuple(shape.get(name, ())) for name in ("bind", "systemd")})
-        shape["ec"] = tuple(shape["ec"]) if shape["ec"] else None
-        return cls(Topology(**shape), document["fsid"], document["osd_uuids"], document["state"])
+        try:
+            shape = dict(document["topology"])
+            shape.update({name: tuple(shape.get(name, ())) for name in ("bind", "systemd")})
+            shape["ec"] = tuple(shape["ec"]) if shape["ec"] else None
+            return cls(Topology(**shape), document["fsid"], document["osd_uuids"], document["state"])
+        except (KeyError, TypeError, ValueError) as error:
+            text = f"written by another version of the lab, or changed ({error!r}); choose another --dir"
+            raise LabUsage(f"{path}: {text}") from None
 
 
 def parse_ec(text: str) -> Tuple[int, int]:
