@@ -218,7 +218,7 @@ def test_snapshots_are_listed_and_removed(tmp_path: Path, capsys: pytest.Capture
     snapshots = kept(tmp_path, "new", REEF)
     (tmp_path / "new").rename(tmp_path / "half.partial")
     kept(tmp_path, "new", REEF)
-    assert [one.name for one in snapshots.all()] == ["aged", "new"]
+    assert [one.name for one in snapshots.all(print)] == ["aged", "new"]
     assert main(["lab", "snapshots", "--snapshots", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines] == [
@@ -226,7 +226,7 @@ def test_snapshots_are_listed_and_removed(tmp_path: Path, capsys: pytest.Capture
         ["new", "2026-01-18", "18.2.7", "reef", "5", "MiB"],
     ]
     assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "aged"]) == 0
-    assert [one.name for one in snapshots.all()] == ["new"]
+    assert [one.name for one in snapshots.all(print)] == ["new"]
     assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "aged"]) == 2
     assert "no snapshot aged" in capsys.readouterr().err
 
@@ -340,3 +340,27 @@ def test_gateways_and_beacon_grace_are_restored_when_ceph_does_not_forget(
         *(["start rgw1"] if fails else []),
         f"ceph {grace.format('rm')}",
     ]
+
+
+def test_a_snapshot_that_cannot_be_read_hides_no_other_and_can_be_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept(tmp_path, "aged", PACIFIC)
+    kept(tmp_path, "newer", REEF)
+    (tmp_path / "newer" / "snapshot.json").write_text('{"format": 2}')
+    assert main(["lab", "snapshots", "--snapshots", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.split()[0] == "aged" and len(shown.out.splitlines()) == 1
+    assert "newer/snapshot.json: this snapshot cannot be read (format 2, this version reads 1)" in shown.err
+    assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "newer"]) == 0
+    assert not (tmp_path / "newer").exists()
+
+
+def test_a_part_on_another_disk_is_no_obstacle_to_a_wipe(tmp_path: Path) -> None:
+    said: List[str] = []
+    lab = lab_of(tmp_path / "lab", "old", said)
+    (lab.dir / "nodes").rename(tmp_path / "disk")
+    (lab.dir / "nodes").symlink_to(tmp_path / "disk")
+    lab.down(wipe=True)
+    assert not lab.dir.exists() and (tmp_path / "disk" / "node1").is_dir()
+    assert said == [f"{lab.dir}/nodes: only the link is removed; the files in {tmp_path}/disk stay"]

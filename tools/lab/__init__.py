@@ -275,7 +275,7 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
     if args.remove:
         snapshots.remove(args.remove)
         return OK
-    all_snapshots = snapshots.all()
+    all_snapshots = snapshots.all(to_stderr)
     rows = [(each.name, each.taken_at, str(each.release), about_size(each.bytes)) for each in all_snapshots]
     text = "".join(f"{name:24} {moment}  {release:18} {much:>10}\n" for name, moment, release, much in rows)
     print_results(

@@ -383,9 +383,10 @@ class Lab:
             if part not in keep:
                 self._remove_part(self.dir / part)
 
-    @staticmethod
-    def _remove_part(path: Path) -> None:
-        if path.is_dir():
+    def _remove_part(self, path: Path) -> None:
+        if path.is_symlink():
+            self._say(f"{path}: only the link is removed; the files in {os.path.realpath(path)} stay")
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

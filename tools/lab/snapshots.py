@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from operator import not_
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.cluster.object_sample import ObjectSample, Shell
 from cbt_plugins.formatting import about_size
@@ -77,21 +77,22 @@ class Snapshots:
     def default(cls) -> Path:
         return cache_dir() / "snapshots"
 
-    def all(self) -> List[Snapshot]:
-        """Return every complete snapshot, oldest first."""
-        folders = [path.parent for path in self.folder.glob("*/snapshot.json")]
-        snapshots = [Snapshot.load(folder) for folder in folders if not _partial(folder)]
+    def all(self, say: Callable[[str], None]) -> List[Snapshot]:
+        """Return every complete snapshot, oldest first; `say` gets a line for each that cannot be read."""
+        snapshots = []
+        for name in self._names():
+            try:
+                snapshots.append(Snapshot.load(self.folder / name))
+            except LabError as error:
+                say(str(error))
         return sorted(snapshots, key=lambda snapshot: snapshot.taken_at)
 
     def get(self, name: str) -> Snapshot:
-        if not (self._of(name) / "snapshot.json").exists():
-            names = ", ".join(snapshot.name for snapshot in self.all()) or "none"
-            raise LabUsage(f"no snapshot {name} in {self.folder}; snapshots in this folder: {names}")
-        return Snapshot.load(self._of(name))
+        return Snapshot.load(self._existing(name))
 
     def remove(self, name: str) -> None:
         with self.locked(name):
-            folder = self.get(name).folder
+            folder = self._existing(name)
             gone = folder.with_name(f"{name}.partial")
             shutil.rmtree(gone, ignore_errors=True)
             os.rename(folder, gone)
@@ -162,6 +163,18 @@ class Snapshots:
             suffix = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
             raise LabError(f"the cluster of {lab.dir} differs from snapshot {name}: {'; '.join(wrong[:3])}{suffix}")
         lab.step(f"checked: fsid and {len(snapshot.sample.objects)} objects are as in snapshot {name}")
+
+    def _names(self) -> List[str]:
+        folders = (path.parent for path in self.folder.glob("*/snapshot.json"))
+        return sorted(folder.name for folder in folders if not _partial(folder))
+
+    def _existing(self, name: str) -> Path:
+        """Return the folder of a complete snapshot, which may be unreadable; LabUsage where there is none."""
+        folder = self._of(name)
+        if name not in self._names():
+            names = ", ".join(self._names()) or "none"
+            raise LabUsage(f"no snapshot {name} in {self.folder}; snapshots in this folder: {names}")
+        return folder
 
     def _of(self, name: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or _partial(Path(name)):
