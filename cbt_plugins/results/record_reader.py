@@ -24,7 +24,7 @@ from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.nodes.node_samples import FOLDER
 from cbt_plugins.results.nodes.resources import Unseen, counter_of_rates, of_window, read_nodes, resource_warnings
 from cbt_plugins.results.nodes.usage import Networks, roles_at
-from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading
+from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading, unpacked_name
 from cbt_plugins.results.run_record import (
     UNREADABLE,
     UNTRUSTED,
@@ -228,20 +228,21 @@ def _kind_of(path: Path, importer_of_kind: Dict[str, Importer]) -> Optional[str]
 def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
     importer_of_kind = importers()
-    claimed: Dict[str, List[Path]] = {kind: [] for kind in importer_of_kind}
+    claimed: Dict[str, Dict[Path, Path]] = {kind: {} for kind in importer_of_kind}  # a packed file and its copy once
     files = list(islice(path.rglob("*"), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise Unreadable(f"{path}: more than {MOST_FILES} files, and no run of an archive: name the folder of a run")
     for file in sorted(files):
         kind = _kind_of(file, importer_of_kind) if file.is_file() and not _NOT.search(file.name) else None
         if kind is not None:
-            claimed[kind].append(file)
+            claimed[kind][file.with_name(unpacked_name(file))] = file
     about = (cbt.configuration(path), cbt.clients(path), cbt.faults_of(path))
     records: List[RunRecord] = []
-    for kind, files in claimed.items():
-        if files:
+    for kind, of_program in claimed.items():
+        if of_program:
             with reading(path):
-                records += importer_of_kind[kind].read(ResultFiles(path, name or path.name, tuple(files), *about))
+                results = ResultFiles(path, name or path.name, tuple(of_program.values()), *about)
+                records += importer_of_kind[kind].read(results)
     if not records:
         raise Unreadable(f"{path}: no result of a known program ({', '.join(importer_of_kind)})")
     return records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -173,3 +173,46 @@ def test_an_hour_in_text_is_whole_seconds() -> None:
     text = (DATA / "resfile.txt").read_text().replace("30m0.279s", "1h30m9s")
     rows, _ = elbencho_text.rows_of(text)
     assert rows[-1]["time ms [last]"] == "5409000" and rows[-1][elbencho_text.WHOLE_SECONDS]
+
+
+def written(path: Path, begun: str = "2026-11-25T10:00:00.000+0000") -> Path:
+    """A write of 32 objects in 2.784 s, in the table of 3.1."""
+    head, _, row, _ = (DATA / "v3.1-1.csv").read_text().splitlines()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{head}\n{begun},{row.partition(',')[2]}\n")
+    return path
+
+
+def test_table_and_text_of_one_run_are_one_client(tmp_path: Path) -> None:
+    """An elbencho with --csvfile run.csv and --resfile run.txt; the table has more digits."""
+    written(tmp_path / "run.csv")
+    (alone,) = read_imported(tmp_path)
+    (tmp_path / "run.txt").write_text((DATA / "resfile.txt").read_text())
+    (record,) = read_imported(tmp_path)
+    assert record == alone
+
+
+def test_files_with_one_name_in_two_folders_are_two_clients(tmp_path: Path) -> None:
+    for year, folder in ((2025, "run1"), (2026, "run2")):
+        written(tmp_path / folder / "result.csv", f"{year}-11-25T10:00:00.000+0000")
+    (record,) = read_imported(tmp_path)
+    assert not record.usable and "no-common-window" in [warning.code for warning in record.warnings]
+    written(tmp_path / "run1" / "result.csv")
+    (record,) = read_imported(tmp_path)
+    assert record.usable and record.config["load.processes"] == 2
+    assert value(record, "write", "write", "obj_per_s") == pytest.approx(2 * 32 / 2.7845)
+
+
+@pytest.mark.parametrize("hosts", [["client1"], ["client1", "client2"]])
+def test_a_client_of_cbts_benchmark_without_a_result_is_missing(tmp_path: Path, hosts: List[str]) -> None:
+    """CBT keeps the host as a folder."""
+    cell = "small/elbencho/write_65536/threads-002/iodepth-004"
+    for host in hosts:
+        written(tmp_path / "results" / "00000000" / "id-1" / host / cell / "result.csv")
+    (tmp_path / "results" / "cbt_config.yaml").write_text("cluster: {clients: [client1, client2]}\n")
+    (record,) = read_imported(tmp_path)
+    texts = [warning.text for warning in record.warnings if warning.code == "missing-client"]
+    if len(hosts) == 1:
+        assert texts == ["no result of client2: the numbers are of the other clients"] and not record.usable
+    else:
+        assert record.usable and not texts and record.config["load.processes"] == 2

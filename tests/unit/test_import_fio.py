@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -384,6 +384,27 @@ def test_runs_at_different_times_are_no_clients_of_one(tmp_path: Path) -> None:
     (record,) = read_imported(tmp_path)
     assert not record.usable and "no-common-window" in [its.code for its in record.warnings]
     assert record.started == pytest.approx(1576455089.043 - 54.197)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("node1.json", "node2.json"),
+        ("fio.node1", "fio.node2"),
+        ("fio-2026-11-30T20:00:01.json", "fio-2026-11-30T20:00:02.json"),
+    ],
+)
+def test_every_file_is_a_client(tmp_path: Path, names: Tuple[str, str]) -> None:
+    for number, name in enumerate(names, 1):
+        shutil.copy(DATA / "grouped" / f"client{number}.json", tmp_path / name)
+    (record,) = read_imported(tmp_path)
+    (as_named,) = read_imported(DATA / "grouped")
+    assert record.usable and record.measurements == as_named.measurements
+    assert record.config["load.processes"] == 2
+    (tmp_path / names[1]).write_text((DATA / "v3.1.json").read_text())
+    (tmp_path / names[0]).write_text((DATA / "v3.1.json").read_text().replace("1576455089", "1576555089"))
+    (record,) = read_imported(tmp_path)
+    assert not record.usable and "no-common-window" in [its.code for its in record.warnings]
 
 
 def test_windows_of_older_versions_are_longer(tmp_path: Path) -> None:

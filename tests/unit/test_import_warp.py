@@ -182,6 +182,15 @@ def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
     assert "common-window" in codes(record)
 
 
+@pytest.mark.parametrize("name", ["full.csv.zst", "aggregated.json.zst"])
+def test_a_packed_file_and_its_unpacked_copy_are_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes((DATA / name).read_bytes())
+    (alone,) = read_imported(tmp_path)
+    (tmp_path / name[: -len(".zst")]).write_bytes(b"".join(PackedFile(DATA / name).chunks()))
+    (record,) = read_imported(tmp_path)
+    assert record == alone
+
+
 def test_clients_of_one_file_are_told_apart(tmp_path: Path) -> None:
     lines = []
     for client, begin in (("abcd", 0.0), ("wxyz", 4.0)):

@@ -106,9 +106,10 @@ class Part:
 
     phase: str
     op: str
-    client: str  # the process that did it: its file's name, its job's number
+    client: str  # who did it: its file's name
     seconds: float
     requests: int
+    job: int = 0  # number of its process, where a client has several
     failed: Optional[int] = 0  # None: the program does not say
     prepares: bool = False  # it makes ready for what is measured, and is none of it
     bytes: Optional[int] = None  # None: the operation moves no data, or nobody counted it
@@ -126,6 +127,11 @@ class Part:
     rounded_bytes: float = 0.0
     #: (when it ended in seconds since the part began, its latency in ns) of every request
     single: Optional[Tuple[np.ndarray, np.ndarray]] = None
+
+    @property
+    def process(self) -> str:
+        """The name of the process in messages."""
+        return f"{self.client}:{self.job}" if self.job else self.client
 
 
 @dataclass
@@ -156,7 +162,7 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
             usable = False
         for part in everything:
             if not part.requests and not part.prepares:
-                warnings.append(ResultWarning("no-requests", f"{phase}: no {part.op} of {part.client} succeeded"))
+                warnings.append(ResultWarning("no-requests", f"{phase}: no {part.op} of {part.process} succeeded"))
                 usable = False
         lines = [line for op, op_parts in ops.items() for line in _op(phase, op, op_parts, window, warnings)]
         phase_measurements += lines
@@ -173,11 +179,12 @@ def _start(part: Part) -> float:
 
 def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[ResultWarning]]:
     """Return the time in which all clients ran; None: never. A client that mixes operations is one client."""
-    spans: Dict[str, Window] = {}
+    spans: Dict[Tuple[str, int], Window] = {}
     for part in parts:
         low, high = _start(part), _start(part) + part.seconds
-        span = spans.get(part.client, (low, high))
-        spans[part.client] = (min(low, span[0]), max(high, span[1]))
+        process = part.client, part.job
+        span = spans.get(process, (low, high))
+        spans[process] = (min(low, span[0]), max(high, span[1]))
     low, high = max(low for low, _ in spans.values()), min(high for _, high in spans.values())
     warnings = []
     if len(spans) > 1:

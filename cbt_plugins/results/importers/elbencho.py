@@ -86,7 +86,6 @@ class Elbencho(ClientImporter):
         match = _cell(file.folder or "")
         if match:
             parsed.config["load.workload"] = match["workload"]
-        client = f"{file.folder}/{file.client}".replace(":", "-") if match else file.client
         if torn:
             parsed.usable = False
             parsed.warnings.append(ResultWarning("torn-output", f"{file.client}: its last line has no end"))
@@ -94,7 +93,7 @@ class Elbencho(ClientImporter):
         for row in rows:
             phase = " ".join(filter(None, (row.get("label"), (row["operation"] or "").lower())))
             loop = seen[phase] = seen.get(phase, -1) + 1
-            parsed.loops.setdefault(loop, []).extend(_parts(row, phase, client))
+            parsed.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
             first, last = _number(row, "time ms [first]"), _number(row, "time ms [last]")
             if first is not None and last and first < _MOST * last:
                 text = f"{phase}: its threads ran together for {first / 1000:.3g} of {last / 1000:.3g} s"

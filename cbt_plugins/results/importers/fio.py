@@ -59,6 +59,7 @@ class Fio(ClientImporter):
     """fio, alone or run by CBT."""
 
     kind = "fio"
+    folders_are_phases = True
 
     def claims(self, head: str) -> bool:
         return '"fio version"' in head
@@ -96,7 +97,8 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
             job_logs = logs.of(number, len(jobs), done) if logs else {}
         except Unreadable as e:
             parsed.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
-        parts += _parts(job, phase, who, _start(data, job), job_logs)
+        process = client, number if len(jobs) > 1 else 0
+        parts += _parts(job, phase, process, _start(data, job), job_logs)
         parsed.warnings += _warnings_of_job(options, job, phase, who)
     parsed.usable = not any(warning.code in _UNUSABLE for warning in parsed.warnings)
     return parsed
@@ -237,7 +239,9 @@ def _latency(section: Mapping[str, Any]) -> Tuple[str, Mapping[str, Any], float]
 RESOLUTION = 1 / 64
 
 
-def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
+def _parts(
+    job: FioJob, phase: str, process: Tuple[str, int], start: Optional[float], logs: Mapping[str, Log]
+) -> Iterator[Part]:
     for way, section in _sections(job).items():
         _, latency, unit = _latency(section)
         (ios, off), seconds = _requests(section), float(section["runtime"]) / 1000
@@ -247,7 +251,8 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
         yield Part(
             phase=phase,
             op=way,
-            client=client,
+            client=process[0],
+            job=process[1],
             seconds=seconds,
             requests=ios,
             failed=_failed(job, way),

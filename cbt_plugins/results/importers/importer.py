@@ -81,6 +81,8 @@ class ClientImporter(Importer):
 
     #: False: times in its files count from its start, which no file names
     has_clock = True
+    #: True: files in different folders are of different phases, not of different clients
+    folders_are_phases = False
 
     @abstractmethod
     def parse(self, file: ClientFile) -> Parsed:
@@ -90,16 +92,16 @@ class ClientImporter(Importer):
         parsed: List[Parsed] = []
         warnings: List[ResultWarning] = []
         files = list(_preferred(results.files)) if results.source.is_dir() else results.files
-        for path in files:
+        for path, client in self._clients_of_files(files, results.folder).items():
             try:
                 with reading(path):
-                    parsed.append(self.parse(_client_file(path, results)))
+                    parsed.append(self.parse(_client_file(path, client, results)))
             except Unreadable as e:
                 why = str(e).removeprefix(f"{path}: ")
                 warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(results.folder)}: {why}"))
         if not parsed:
             raise Unreadable(f"{results.source}: {warnings[0].text}")
-        seen = {host for host in results.hosts for path in files if unpacked_name(path).endswith(f".{host}")}
+        seen = {host for host in results.hosts if any(_is_of(host, path, results.folder) for path in files)}
         missing = sorted(set(results.hosts) - seen) if seen else []
         if missing:
             text = f"no result of {', '.join(missing)}: the numbers are of the other clients"
@@ -111,6 +113,16 @@ class ClientImporter(Importer):
             usable = usable and results.faults.as_planned
             warnings += results.faults.warnings
         return list(self._records(results, parsed, warnings, usable))
+
+    def _clients_of_files(self, files: Sequence[Path], folder: Path) -> Dict[Path, str]:
+        """Return the client of each file, by the shortest form of name that tells all of them apart."""
+        names: Dict[Path, str] = {}
+        for name_of in (_short_name, unpacked_name, lambda path: path.relative_to(folder).as_posix()):
+            names = {path: name_of(path) for path in files}
+            places = {(path.parent if self.folders_are_phases else None, name) for path, name in names.items()}
+            if len(places) == len(files):
+                break
+        return names
 
     def _records(
         self, results: ResultFiles, parsed: Sequence[Parsed], warnings: Sequence[ResultWarning], usable: bool
@@ -150,6 +162,11 @@ class ClientImporter(Importer):
             )
 
 
+def _is_of(host: str, path: Path, folder: Path) -> bool:
+    """Return whether a file that CBT has collected is of this host: by its name, or by a folder above it."""
+    return unpacked_name(path).endswith(f".{host}") or host in path.parent.relative_to(folder).parts
+
+
 def _finite(line: Measurement) -> Measurement:
     """Return the measurement, without its value where that is NaN or infinite."""
     if line.value is None or math.isfinite(line.value):
@@ -169,10 +186,10 @@ def _lost_clients(parts: Sequence[Part], loops: Iterable[Sequence[Part]]) -> Ite
 
 
 def _clients(parts: Sequence[Part]) -> Dict[str, Set[str]]:
-    """Return the clients of each phase; fio's jobs have their number behind a colon."""
+    """Return the clients of each phase."""
     clients: Dict[str, Set[str]] = {}
     for part in parts:
-        clients.setdefault(part.phase, set()).add(part.client.split(":")[0])
+        clients.setdefault(part.phase, set()).add(part.client)
     return clients
 
 
@@ -181,16 +198,20 @@ def _sum(*values: Optional[float]) -> Optional[float]:
     return sum(terms) if len(terms) == len(values) else None
 
 
-def _client_file(path: Path, results: ResultFiles) -> ClientFile:
+def _short_name(path: Path) -> str:
     plain = unpacked_name(path)
-    name = _OUTPUT.match(plain)
-    host = (name["host"] or "") if name else ""
+    match = _OUTPUT.match(plain)
+    return f"{match['number']}{match['host'] or ''}" if match else Path(plain).stem
+
+
+def _client_file(path: Path, client: str, results: ResultFiles) -> ClientFile:
+    name = _OUTPUT.match(unpacked_name(path))
     folder = path.parent.relative_to(results.folder).as_posix()
     return ClientFile(
         path=path,
         text=read_unpacked(path),
-        client=f"{name['number']}{host}" if name else Path(plain).stem,
-        host=host,
+        client=client,
+        host=(name["host"] or "") if name else "",
         folder=folder if folder != "." else None,
         collected=bool(results.hosts) or name is not None,
         config=results.config,
@@ -198,25 +219,26 @@ def _client_file(path: Path, results: ResultFiles) -> ClientFile:
 
 
 def _preferred(files: Sequence[Path]) -> Iterator[Path]:
-    """Yield of two files with the same results the one that says more: hsbench's JSON, the JSON that CBT has cut out
-    for fio, the text that it has cut up for rados bench.
+    """Yield of files with the same results the one that says most: hsbench's and elbencho's JSON, else their table; the
+    JSON that CBT has cut out for fio, the text that it has cut up for rados bench.
     """
     same: Dict[Tuple[Path, str], List[Path]] = {}
     for file in files:
         plain = Path(unpacked_name(file))
         match = _OUTPUT.match(plain.name)
         stem = f"{match['number']}{match['host'] or ''}" if match else plain.name
-        if not match and plain.suffix in (".csv", ".json"):
+        if not match and plain.suffix in (".csv", ".json", ".txt"):
             stem = plain.stem
         same.setdefault((file.parent, stem), []).append(file)
     for copies in same.values():
         yield max(copies, key=_says)
 
 
-def _says(file: Path) -> Tuple[bool, bool, str]:
+def _says(file: Path) -> Tuple[bool, bool, bool, str]:
     text = file.name.startswith("output.") and not re.search(r"\.(csv|json)(\.|$)", file.name)
     # rados bench: what CBT makes of the text has no series; fio: the text has the JSON in it
-    return file.stat().st_size > 0, text or ".json" in file.name, file.name
+    best = text or ".json" in file.name
+    return file.stat().st_size > 0, best, not unpacked_name(file).endswith(".txt"), file.name
 
 
 def _config(results: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:

@@ -44,6 +44,7 @@ class RadosBench(ClientImporter):
     """`rados bench`, alone or run by CBT."""
 
     kind = "radosbench"
+    folders_are_phases = True
 
     def claims(self, head: str) -> bool:
         text = bool(_MAINTAINING.search(head)) or ("Cur ops" in head and "last lat" in head)
