@@ -415,6 +415,13 @@ def test_windows_of_older_versions_are_longer(tmp_path: Path) -> None:
     assert line_of(record, "read", "obj_per_s").series == pytest.approx([60.0] * 6)
 
 
+def test_depths_with_a_unit(tmp_path: Path) -> None:
+    text = (DATA / "v3.1.json").read_text()
+    (tmp_path / "x.json").write_text(text.replace('"iodepth": "32"', '"iodepth": "1k"'))
+    (record,) = read_imported(tmp_path / "x.json")
+    assert record.config["load.queue_depth"] == 1024
+
+
 def test_client_and_server_of_3_43() -> None:
     """Each client has options of its own; the sums are those that fio calculated ("All clients")."""
     (record,) = read_imported(DATA / "v3.43-clients.json")

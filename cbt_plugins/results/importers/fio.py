@@ -12,7 +12,9 @@ IO of the read direction.
 A line of a log (write_iops_log, write_lat_log) is: ms since the job began (its end), value, direction, block size,
 offset. Without log_avg_msec there is a line for each request: the value of an iops log is 1, that of a latency log its
 latency in ns. With it there is a line for each window and direction: requests per second, the mean latency; the window
-ends at its time, an incomplete last one is missing, and so is one in which no request ended.
+ends at its time, an incomplete last one is missing, and so is one in which no request ended. With log_max_value=1 its
+latency is the longest of the window. With log_unix_epoch=1 times are ms since 1970; with log_alternate_epoch=1 they are
+those of any clock, and the log is refused.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ DIRECTIONS = ("read", "write", "trim")
 #: with unified_rw_reporting=mixed: the section of all directions together
 MIXED = "mixed"
 _NS, _US = 1e-6, 1e-3  # in ms
+#: times of a log above it are of the calendar; by how much the end and the begin of a job may be wrong
+_CALENDAR_MS, _LATE_MS = 10**11, 2000
 _SYNCS = ("fsync", "fdatasync", "sync_file_range")
 #: a log: PREFIX_iops.1.log, and .HOST behind it when CBT has collected it
 _LOG = re.compile(r"(?P<prefix>.*)_(?P<kind>iops|clat|lat)\.(?P<job>\d+)\.log(?P<host>\..*)?$")
@@ -91,10 +95,9 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         mode = str({**options, **(job.get("job options") or {})}.get("rw") or "read")
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
-        done = {way: _requests(section)[0] for way, section in _sections(job).items()}
         job_logs: Mapping[str, Log] = {}
         try:
-            job_logs = logs.of(number, len(jobs), done) if logs else {}
+            job_logs = logs.of(number, len(jobs), _sections(job), _start(data, job)) if logs else {}
         except Unreadable as e:
             parsed.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
         process = client, number if len(jobs) > 1 else 0
@@ -193,7 +196,7 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
         yield "load.op_size", parse_block_size(str(same["bs"]))
     for option, key in _COUNTS.items():
         if option in same or not any(option in options_of_job for options_of_job in every):
-            yield key, int(same.get(option) or 1)
+            yield key, parse_block_size(str(same.get(option) or 1))
     most = [max(_sections(job).values(), key=_requests, default={}) for job in jobs]
     measured = {_latency(section)[0] for section in most}
     yield "load.latency", "+".join(sorted(measured))
@@ -323,20 +326,25 @@ class Logs:
         self._latency = latency
         self._window = window
 
-    def of(self, number: int, jobs: int, done: Mapping[str, int]) -> Mapping[str, Log]:
-        """Return the job's logs by direction; nothing when jobs and logs are not in pairs. `done`: its requests.
+    def of(
+        self, number: int, jobs: int, sections: Mapping[str, Mapping[str, Any]], begin: Optional[float]
+    ) -> Mapping[str, Log]:
+        """Return the logs of a job by direction; nothing when jobs and logs are not in pairs. Raises Unreadable.
 
-        Raises Unreadable.
+        `sections` and `begin` (epoch seconds) are those of the job.
         """
         files = self._files.get(number)
         if not files or "iops" not in files or len(self._files) != jobs:
             return {}
+        # a job with verify writes first and then reads
+        most = sum(int(section["runtime"]) for section in sections.values()) + _LATE_MS
+        done = {way: _requests(section)[0] for way, section in sections.items()}
         with reading(files["iops"]):
-            return dict(self._read(files, done))
+            tables = {kind: _table(files[kind], begin, most) for kind in ("iops", self._latency) if kind in files}
+            return dict(self._read(tables, done))
 
-    def _read(self, files: Mapping[str, Path], done: Mapping[str, int]) -> Iterator[Tuple[str, Log]]:
-        requests = _table(files["iops"])
-        latencies = _table(files[self._latency]) if self._latency in files else None
+    def _read(self, tables: Mapping[str, np.ndarray], done: Mapping[str, int]) -> Iterator[Tuple[str, Log]]:
+        requests, latencies = tables["iops"], tables.get(self._latency)
         for code, way in enumerate(DIRECTIONS):
             rows = requests[requests[:, 2] == code]
             if len(rows):
@@ -359,15 +367,24 @@ class Logs:
         return Steps(np.insert(edges, longer + 1, edges[longer + 1] - window), np.insert(rates * cut, longer, 0.0))
 
 
-def _table(path: Path) -> np.ndarray:
-    """Read time, value and direction: the first columns, which all versions have."""
+def _table(path: Path, begin: Optional[float], most: int) -> np.ndarray:
+    """Read time, value and direction: the first columns, which all versions have. Raises Unreadable.
+
+    Times become ms since the job's `begin`; more than `most` are of another clock.
+    """
     rows = []
     with reading(path):
         for line in PackedFile(path).lines():
             fields = line.split(",", 3)
             if len(fields) == 4:
                 rows.append((int(fields[0]), int(fields[1]), int(fields[2])))
-    return np.array(rows, np.int64).reshape(-1, 3)
+        table = np.array(rows, np.int64).reshape(-1, 3)
+        if begin is not None and (table[:, 0] > _CALENDAR_MS).any():
+            table[:, 0] -= round(begin * 1000)
+        if ((table[:, 0] < -_LATE_MS) | (table[:, 0] > most)).any():
+            raise Unreadable(f"{path}: its times are not within the run of the job: log without log_alternate_epoch")
+    np.maximum(table[:, 0], 0, out=table[:, 0])
+    return table
 
 
 def _single(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
@@ -397,6 +414,12 @@ def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
         return None
     clat = re.search(r'"clat_ns" *: *\{[^{}]*"percentile"', text)
     lat = re.search(r'"lat_ns" *: *\{[^{}]*"percentile"', text)
+    how = re.search(r'"log_(?:max|window)_value" *: *"([^"]*)"', text)
+    if how and how[1] == "both":  # mean and maximum: another form of line
+        return None
     windows = {int(milliseconds) for milliseconds in re.findall(r'"log_avg_msec" *: *"(\d+)"', text)} - {0}
-    window = windows.pop() / 1000 if len(windows) == 1 else None
-    return Logs(file.parent, Path(names.pop()).name, host, "lat" if lat and not clat else "clat", window)
+    window = max(windows) / 1000 if len(windows) == 1 else None
+    latency = "lat" if lat and not clat else "clat"
+    if windows and how and how[1] not in ("0", "avg"):
+        latency = ""  # maxima of windows are no means
+    return Logs(file.parent, Path(names.pop()).name, host, latency, window)
