@@ -159,6 +159,17 @@ def test_rows_of_an_archive_of_any_name(name: str, tmp_path: Path, capsys: pytes
     assert ask(tmp_path / name, query, capsys) == [{"n": 1, "op": "GET"}]
 
 
+def test_a_number_sign_ends_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made.run(tmp_path, phases=["new"])
+    texts = [f"unexpected reply: <html>Error #503.{number}</html>" for number in range(20)] + ['"# quoted" \'#']
+    rows = [made.row("GET", 1.0, 0.25, error=text) for text in texts]
+    rows += ["# warp get --full\n", "warp: <ERROR> no route #1\n", "\n"]
+    rows += [made.row("GET", 2.0, 0.25, size=1), made.row("GET", 2.0, 0.25, size=1).replace("keep/", "#keep/#")]
+    made.phase(run, 1, "new", [made.job("j", "GET", rows)])
+    query = "SELECT count(*) AS n, count(error) AS failed, count(DISTINCT error) AS texts, min(file) AS file FROM rows"
+    assert ask(tmp_path, query, capsys) == [{"n": 23, "failed": 21, "texts": 21, "file": "#keep/#x/1.rnd"}]
+
+
 def test_halves_of_a_pair_are_no_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In JSON of a node, and in the name of a folder that was made where names are latin-1."""
     archive = tmp_path / os.fsdecode(b"arch-\xff")

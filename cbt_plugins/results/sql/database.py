@@ -60,6 +60,7 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
     con.unregister("piece")
     files = ", ".join(quoted(glob.escape(line[0])) for line in files_of_jobs)
     ends = {Path(line[0]).suffix for line in files_of_jobs}
+    # the lines between the rows that are no rows have too few columns; as comments they would end rows at a # in a text
     # DuckDB cuts a path with a question mark
     packed = _PACKED.get(ends.pop(), "auto") if len(ends) == 1 else "auto"
     times = ", ".join((_time("start", "started"), _time("first_byte", "first_byte"), _time("end", "ended")))
@@ -67,8 +68,7 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
         CAST(n_objects AS BIGINT) AS n_objects, CAST(bytes AS BIGINT) AS bytes, endpoint, file, error,
         {times}, CAST(duration_ns AS BIGINT) AS duration_ns
         FROM read_csv([{files}], delim='\t', quote='"', escape='"', header=true, all_varchar=true, filename=true,
-        compression='{packed}', union_by_name=true, ignore_errors=true, null_padding=false, comment='#',
-        strict_mode=false)
+        compression='{packed}', union_by_name=true, ignore_errors=true, null_padding=false, strict_mode=false)
         JOIN kept_rows USING (filename)"""
 
 
