@@ -81,6 +81,16 @@ def test_a_run_under_two_paths_is_there_once(archive: Path, tmp_path: Path) -> N
         assert len(list((tmp_path / "lake" / table).glob("*/*"))) == 1, table
 
 
+def test_runs_of_folders_with_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for night in ("n1", "n2"):
+        sql_archive.sql_run(tmp_path / night / "archive")
+        monkeypatch.chdir(tmp_path / night)
+        assert main(["export", "archive", "--format", "parquet", "-o", "../lake"]) == 0
+    archives = [(str(tmp_path / night / "archive"),) for night in ("n1", "n2")]
+    for table in TABLES:
+        assert lines(tmp_path / "lake", table, "DISTINCT archive") == archives, table
+
+
 def test_files_of_a_run_that_is_left_out_now_are_removed(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,8 +3,8 @@
     OUT/TABLE/month=2026-03/RUN.parquet     TABLE: runs, measurements, seconds, histograms, episodes
 
 One file for each table and run, named after the real path of the run: a run that is exported again replaces its own.
-The columns are those of `cbt-tools sql` (results/sql), and before them `archive`, the folder as it was given: it and
-`run` tell runs apart in all tables.
+The columns are those of `cbt-tools sql` (results/sql), and before them `archive`, the real path of the folder: it
+and `run` tell runs apart in all tables.
 Months are those of the begin of a run (UTC), times have the zone UTC.
 """
 
@@ -61,7 +61,7 @@ class ParquetFolder:
                     else f'"{column.name}"'
                     for column in (RUN, *table.columns)
                 )
-                query = f'SELECT {quoted(str(archive))} AS archive, {columns} FROM "{table.name}"'
+                query = f'SELECT {quoted(str(archive.resolve()))} AS archive, {columns} FROM "{table.name}"'
                 self._write(con, query, Path(table.name, f"month={month}", _file_name(run)))
         finally:
             con.close()
