@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         con = connect(runs_of(args.archive), query, unreadable)
         names, lines = run_query(con, query)
     except (QueryRefused, duckdb.Error) as e:
-        raise CommandError(_unknown_table(str(e)) or str(e).strip()) from e
+        raise CommandError(_unknown_table(str(e)) or _without_pytz(str(e)) or str(e).strip()) from e
     forms = {
         TEXT: lambda: [as_table(names, lines) if lines else Words((f"no rows; the columns are {', '.join(names)}",))],
         JSON: lambda: _objects(names, lines),
@@ -82,6 +82,12 @@ def _unknown_table(error: str) -> str:
     near = difflib.get_close_matches(match[1], listed(), 1)
     hint = f"did you mean {near[0]}?" if near else f"the tables are {', '.join(listed())}"
     return f"unknown table {match[1]}: {hint}"
+
+
+def _without_pytz(error: str) -> str:
+    """Return the message about times with a zone, which DuckDB gives to Python by means of pytz."""
+    text = "the result has times with a zone, which need the Python package pytz: install it, or CAST(... AS TIMESTAMP)"
+    return text if "Required module 'pytz'" in error else ""
 
 
 _COLUMN = ("table", "column", "type", "text")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import weakref
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -168,6 +169,22 @@ def test_a_number_sign_ends_no_row(tmp_path: Path, capsys: pytest.CaptureFixture
     made.phase(run, 1, "new", [made.job("j", "GET", rows)])
     query = "SELECT count(*) AS n, count(error) AS failed, count(DISTINCT error) AS texts, min(file) AS file FROM rows"
     assert ask(tmp_path, query, capsys) == [{"n": 23, "failed": 21, "texts": 21, "file": "#keep/#x/1.rnd"}]
+
+
+def test_times_with_a_zone_without_pytz(archive: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "pytz", None)
+    assert main(["sql", str(archive), "SELECT to_timestamp(0) AS t"]) == 2
+    assert capsys.readouterr().err.endswith("need the Python package pytz: install it, or CAST(... AS TIMESTAMP)\n")
+    assert ask(archive, "SELECT CAST(to_timestamp(0) AS TIMESTAMP) AS t", capsys)[0]["t"].startswith("1970-01-01")
+
+
+def test_a_time_beyond_the_calendar_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = sql_archive.sql_run(tmp_path)
+    with (run / "events.jsonl").open("a") as out:
+        out.write(json.dumps({"t": 1e17, "event": "phase-begin", "phase": "x"}) + "\n")
+    assert main(["sql", str(tmp_path), "SELECT count(*) AS events FROM events"]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Error: {run}: damaged: table events: Conversion Error: Type DOUBLE with value 1e+23")
 
 
 def test_halves_of_a_pair_are_no_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,9 +199,10 @@ def _fill(con: Any, table: Table, columns: Sequence[Column], run: TableRun, left
             n = len(next(iter(piece.values())))
             _insert(con, table, columns, {**piece, RUN.name: Names.same(run.name, n)})
         con.commit()
-    except Unreadable as e:
+    except (Unreadable, duckdb.DataError) as e:
         con.rollback()
-        left_out.append(str(e))
+        damage = f"{run.path}: damaged: table {table.name}: {str(e).splitlines()[0]}"
+        left_out.append(str(e) if isinstance(e, Unreadable) else damage)
 
 
 def _pieces(table: Table, run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:
