@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 import yaml
@@ -80,12 +80,45 @@ def test_a_hybrid_workload(tmp_path: Path) -> None:
         ('<work name="Hybrid 2x"', '<work type="repair"/><work name="Hybrid 2x"', "work main of type repair"),
         (' name="cleanup"><work', ' name="x"><work workers="3"><operation type="read"/></work><work', "ran side by"),
         ('runtime="3600">', 'runtime="3600"><operation type="read" ratio="1"/>', "the second read of hybrid-2x"),
+        ('runtime="3600"', 'runtime="3600" rampdown="10"', "rampdown=10 of work Hybrid 2x"),
+        ('runtime="3600"', 'runtime="3600" afr="0"', "afr=0 of work Hybrid 2x"),
+        ('runtime="3600"', 'runtime="3600" driver="driver1"', "driver=driver1 of work Hybrid 2x"),
+        ('runtime="3600"', 'runtime="3600" totalOps="500"', "it ends by its time here"),
+        ('runtime="3600"', 'runtime="3600" division="object"', "division=object of work Hybrid 2x"),
+        ("s(2001,4000);", "s(2001,4000);content=zero;", "content=zero of operation write"),
+        ("r(1,2000);", "r(1,2000);chunked=true;", "chunked=true of work prepare"),
+        ("s(2001,4000);", "s(2001,4000);oprefix=a;", None),
+        ("s(2001,4000);", "s(2001,4000);cprefix=x;", "cprefix=abc, x: all operations work on the same objects here"),
+        ('name="MAIN"', 'name="MAIN" trigger="x.sh"', "trigger=x.sh of workstage MAIN"),
+        ("timeout=900000", "timeout=900000;path_style_access=true", "path_style_access of the storage"),
+        ('<work name="Hybrid 2x"', '<storage type="s3"/><work name="Hybrid 2x"', "works: all use the first"),
     ],
 )
-def test_what_is_left_behind_is_named(tmp_path: Path, old: str, new: str, note: str) -> None:
+def test_what_is_left_behind_is_named(tmp_path: Path, old: str, new: str, note: Optional[str]) -> None:
     assert old in WORKLOAD
-    _, notes, _ = converted(tmp_path, WORKLOAD.replace(old, new))
-    assert note in notes
+    _, usual, _ = converted(tmp_path, WORKLOAD)
+    made, notes, _ = converted(tmp_path, WORKLOAD.replace(old, new))
+    assert (notes == usual) if note is None else note in notes and note not in usual and note in made
+
+
+def test_what_cosbench_writes_for_all_works_is_silent(tmp_path: Path) -> None:
+    """Its own copy of a workload names every default."""
+    _, usual, _ = converted(tmp_path, WORKLOAD)
+    names = 'interval="5" rampup="0" rampdown="0" totalBytes="0" config="" afr='
+    text = WORKLOAD.replace('runtime="3600"', f'runtime="3600" division="none" totalOps="0" {names}"200000"')
+    text = text.replace('type="init" workers="1"', 'type="init" workers="1" division="container" totalOps="1" afr="0"')
+    _, notes, _ = converted(tmp_path, text)
+    assert notes == usual
+
+
+def test_a_rampup_is_not_measured(tmp_path: Path) -> None:
+    """COSBench: all workers run in it, and it is no part of the runtime."""
+    _, usual, _ = converted(tmp_path, WORKLOAD)
+    _, notes, plan = converted(tmp_path, WORKLOAD.replace('runtime="3600"', 'runtime="3600" rampup="120"'))
+    assert (plan.phases[1].warmup, plan.phases[1].ramp, plan.phases[1].duration) == (120, 0, 3600)
+    assert notes == usual
+    _, notes, plan = converted(tmp_path, SEVERAL.replace('runtime="60"', 'runtime="60" rampup="9"'))
+    assert plan.phases[1].warmup == 9 and "works of main have different times of rampup" in notes
 
 
 SEVERAL = """\

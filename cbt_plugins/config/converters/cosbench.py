@@ -12,9 +12,9 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.config.converters.conversion import ConversionError, file_text, phase_name
+from cbt_plugins.config.converters.conversion import ConversionError, file_text, phase_name, plain
 from cbt_plugins.config.generator_classes import engine_with
 from cbt_plugins.config.section_values import MANY
 from cbt_plugins.config.units import format_duration
@@ -23,6 +23,22 @@ from cbt_plugins.formatting import size
 #: bytes of a workload; real ones have a few thousand
 _LARGEST = 1 << 20
 _OPERATIONS = {"read": "get", "write": "put", "delete": "delete", "list": "list", "filewrite": "put"}
+_LENGTHS = ("runtime", "totalTime", "totalOps", "totalBytes")
+#: of an element: the attributes that are read, or that change no load
+_ATTRIBUTES = {
+    "workload": ("name", "description", "config"),
+    "workflow": ("config",),
+    "workstage": ("name", "closuredelay", "config"),
+    "work": (*_LENGTHS, "name", "type", "workers", "interval", "rampup", "config"),
+    "operation": ("type", "ratio", "id", "config"),
+}
+#: the same of `config=`; a note on the keys of a user stands for all of them
+_NAMES = ("cprefix", "csuffix", "oprefix", "osuffix")
+_SECRETS = ("accesskey", "secretkey", "username", "password", "token")
+_KEYS = (*_NAMES, *_SECRETS, "containers", "objects", "sizes", "hashCheck", "createContainer", "deleteContainer")
+_STORAGE_KEYS = (*_SECRETS, "endpoint", "timeout")
+#: values that COSBench takes where nothing is said
+_DEFAULTS = {"division": "none", "rampdown": "0", "afr": "200000", "chunked": "false", "content": "random"}
 _RANGE = re.compile(r"([cursh])\((.*)\)([KMGT]?B)?")
 
 
@@ -77,6 +93,7 @@ def convert(path: Path) -> Tuple[str, List[str]]:
         _workers(work) for _, work, _ in works
     )
     _storage(draft, root)
+    _note_unread(draft, root)
     if "prepare" not in kinds:
         _fill_by_another(draft, works)
     _buckets(draft)
@@ -240,15 +257,20 @@ def _fill_by_another(draft: _Draft, works: List[_Work]) -> None:
 
 
 def _storage(draft: _Draft, root: ET.Element) -> None:
-    storage = root.find(".//storage")
-    kind, config = (storage.get("type") if storage is not None else None), _options(storage)
+    storages = list(root.iter("storage"))
+    kind, config = (storages[0].get("type"), _options(storages[0])) if storages else (None, {})
     endpoint = config.get("endpoint", "").rstrip("/")
-    plain = re.fullmatch(r"https?://[^/@\s]+", endpoint) is not None
-    draft.section["s3"] = {"urls": [endpoint if plain else "http://osd1:8080"], "user": "cbt"}
-    if not plain:
+    usable = re.fullmatch(r"https?://[^/@\s]+", endpoint) is not None
+    draft.section["s3"] = {"urls": [endpoint if usable else "http://osd1:8080"], "user": "cbt"}
+    if not usable:
         draft.note(f"the endpoint of storage {kind or 'unknown'} (EDIT s3.urls)")
     if kind not in ("s3", None):
         draft.note(f"storage {kind}: the load here is S3")
+    for key in config:
+        if key not in _STORAGE_KEYS:
+            draft.note(f"{key} of the storage")
+    if any(storage.attrib != storages[0].attrib for storage in storages):
+        draft.note("storages of stages and works: all use the first")
     draft.note("the keys: s3.user names an RGW user, whose keys radosgw-admin gives (EDIT)")
     draft.section["engine"] = engine_with("exact_mix")
     options: Dict[str, Any] = {}
@@ -258,6 +280,30 @@ def _storage(draft: _Draft, root: ET.Element) -> None:
         options["verify"] = True
     if options:
         draft.section["cbt_load"] = options
+
+
+def _note_unread(draft: _Draft, root: ET.Element) -> None:
+    """Note each attribute and each key of `config=` that nothing here reads."""
+    names: Dict[str, Set[str]] = {key: set() for key in _NAMES}
+    for element in root.iter():
+        if element.tag not in _ATTRIBUTES:
+            continue
+        keys = _options(element)
+        for key in names.keys() & keys.keys():
+            names[key].add(keys[key])
+        unread = {key: value for key, value in element.attrib.items() if key not in _ATTRIBUTES[element.tag]}
+        unread.update((key, value) for key, value in keys.items() if key not in _KEYS)
+        defaults = _DEFAULTS
+        if element.tag == "work" and _kind(element) != "normal":  # COSBench gives it no time, and its own division
+            defaults = {**_DEFAULTS, "afr": "0"}
+            unread = {key: value for key, value in unread.items() if key not in ("division", "rampdown")}
+        label = plain(element.get("name") or element.get("type") or "")
+        for key, value in unread.items():
+            if value.lower() != defaults.get(key):
+                draft.note(f"{key}={plain(value)} of {element.tag} {label}".rstrip())
+    for key, values in names.items():
+        if len(values) > 1:
+            draft.note(f"{key}={', '.join(map(plain, sorted(values)))}: all operations work on the same objects here")
 
 
 def _stage(draft: _Draft, stage: ET.Element, works: Sequence[Tuple[ET.Element, Dict[str, str]]]) -> None:
@@ -286,7 +332,7 @@ def _stage(draft: _Draft, stage: ET.Element, works: Sequence[Tuple[ET.Element, D
 def _hybrid(draft: _Draft, stage: str, normal: Sequence[Tuple[ET.Element, Dict[str, str]]]) -> None:
     """Add the phase of a stage's mixes; several, or one with workers of its own, are works."""
     works: Dict[str, Dict[str, Any]] = {}
-    runtimes = set()
+    runtimes, rampups = set(), set()
     for work, config in normal:
         name = phase_name(work.get("name") or "") or stage or "work"
         mixed = _mixed(draft, work, config, name)
@@ -295,14 +341,21 @@ def _hybrid(draft: _Draft, stage: str, normal: Sequence[Tuple[ET.Element, Dict[s
         unique = name if name not in works else f"{name}-{len(works) + 1}"
         works[unique] = {"workers": _workers(work), **mixed}
         runtime = work.get("runtime") or work.get("totalTime") or ""
-        runtimes.add(int(runtime) if runtime.isdigit() else 0)
-        if not (runtime.isdigit() and int(runtime)):
+        runtimes.add(_seconds(runtime))
+        rampups.add(_seconds(work.get("rampup") or "") if _seconds(runtime) else 0)
+        if not _seconds(runtime):
             draft.note(f"the end of {name} by a number of operations or bytes: it lasts 5 minutes here (EDIT)")
+        elif any(_seconds(work.get(key) or "") for key in ("totalOps", "totalBytes")):
+            draft.note(f"the end of {name} by a number of operations or bytes: it ends by its time here")
     if not works:
         return
     if len(runtimes) > 1:
         draft.note(f"works of {stage} end at different times: here with the last of them")
+    if len(rampups) > 1:
+        draft.note(f"works of {stage} have different times of rampup: here all have the longest")
     phase: Dict[str, Any] = {"duration": format_duration(float(max(runtimes))) if max(runtimes) else "5m"}
+    if max(rampups):  # of all workers; it is not measured, and not a part of the runtime
+        phase["warmup"] = format_duration(float(max(rampups)))
     (first, only), *further_works = works.items()
     if further_works or only["workers"] != draft.workers:
         phase["works"] = works
@@ -311,6 +364,10 @@ def _hybrid(draft: _Draft, stage: str, normal: Sequence[Tuple[ET.Element, Dict[s
     name = stage if further_works and stage else first
     named = [earlier_phase.get("name") for earlier_phase in draft.phases]
     draft.phases.append({"hybrid": phase, "name": name if name not in named else f"{name}-{len(draft.phases) + 1}"})
+
+
+def _seconds(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 def _mixed(draft: _Draft, work: ET.Element, config: Mapping[str, str], name: str) -> Dict[str, Any]:
