@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.config import plugins
@@ -121,10 +121,9 @@ def record_of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Pa
 _HEAD = 1 << 14
 #: files below a folder that is no archive: more are somebody's disk
 MOST_FILES = 10_000
-#: other files of a run's directory, which may be large
-_NOT = re.compile(
-    r"_(bw|iops|lat|clat|slat|hist)(\.\d+)?\.log|^(collectl|perf|ceph-|historic|visualisation)|\.(png|svg|html|yaml|conf)$"
-)
+#: files that are no results and may be large: everywhere, and what CBT leaves in the directory of a run
+_NOT = re.compile(r"_(bw|iops|lat|clat|slat|hist)(\.\d+)?\.log|\.(png|svg|html|yaml|conf)$")
+_NOT_OF_RUN = re.compile(r"^(collectl|perf|ceph-|historic|visualisation)")
 
 
 def read_imported(path: Path) -> List[RunRecord]:
@@ -225,6 +224,12 @@ def _kind_of(path: Path, importer_of_kind: Dict[str, Importer]) -> Optional[str]
     return next((kind for kind, importer in importer_of_kind.items() if importer.claims(head)), None)
 
 
+def _is_other(name: str, folders: Sequence[str]) -> bool:
+    """Return whether a file is no result, by its name and the folders that it is in."""
+    of_run = any(folder.startswith("id-") for folder in folders)
+    return bool(_NOT.search(name) or (of_run and _NOT_OF_RUN.search(name)))
+
+
 def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
     importer_of_kind = importers()
@@ -233,7 +238,8 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     if len(files) > MOST_FILES:
         raise Unreadable(f"{path}: more than {MOST_FILES} files, and no run of an archive: name the folder of a run")
     for file in sorted(files):
-        kind = _kind_of(file, importer_of_kind) if file.is_file() and not _NOT.search(file.name) else None
+        folders = (path.absolute().name, *file.parent.relative_to(path).parts)
+        kind = _kind_of(file, importer_of_kind) if file.is_file() and not _is_other(file.name, folders) else None
         if kind is not None:
             claimed[kind][file.with_name(unpacked_name(file))] = file
     about = (cbt.configuration(path), cbt.clients(path), cbt.faults_of(path))

@@ -60,6 +60,20 @@ def test_a_third_partys_importer_reads_a_file_and_a_run_of_cbt(tmp_path: Path) -
     assert next(its.value for its in record.measurements if its.metric == "obj_per_s") == 60.0
 
 
+@pytest.mark.usefixtures("installed")
+def test_names_of_cbts_own_files_are_left_out_in_the_folder_of_a_run(tmp_path: Path) -> None:
+    names = ("ceph-client1.json", "perf_4k.json", "collectl.json", "historic.json")
+    for folder in ("nights", "archive/results/00000000/id-1/client1"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in (*names, "load2.json"):
+            (tmp_path / folder / name).write_text("tally 300 10\n")
+    (record,) = records_of(tmp_path / "nights")
+    assert record.config["load.processes"] == 5
+    for path in (tmp_path / "archive", tmp_path / "archive" / "results" / "00000000" / "id-1"):
+        (record,) = records_of(path)
+        assert record.config["load.processes"] == 1
+
+
 def test_without_it_the_file_is_refused_with_the_programs_that_are_known(tmp_path: Path) -> None:
     one = tmp_path / "result.txt"
     one.write_text("tally 300 10\n")
