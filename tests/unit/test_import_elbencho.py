@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 from cbt_plugins.results.importers import elbencho_text
-from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.record_reader import importers, read_imported
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
 
@@ -167,6 +167,17 @@ def test_the_load_is_in_the_command(command: str, columns: Any) -> None:
     ((row,), torn) = elbencho_text.rows_of(text.replace(line, f"COMMAND LINE: {command}"))
     assert tuple(map(row.get, ("threads", "block size", "IO depth", "file size"))) == columns
     assert not torn and row.get("hosts") == ("2" if "--hosts" in command else None)
+
+
+def test_threads_are_those_of_each_host(tmp_path: Path) -> None:
+    """With --hosts: their requests in flight are the queue depth of a point in `export --format cbt`."""
+    text = (DATA / "resfile-lat.txt").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("COMMAND"))
+    for hosts, depth in (("", 8), ("a,b,c,d", 32)):
+        command = f'COMMAND LINE: "elbencho" "-t" "2" "--iodepth" "4" "--hosts" "{hosts}"'
+        (tmp_path / "x.txt").write_text(text.replace(line, command if hosts else command.partition(' "--hosts"')[0]))
+        (record,) = read_imported(tmp_path / "x.txt")
+        assert importers()["elbencho"].queue_depth(record) == depth
 
 
 def test_an_hour_in_text_is_whole_seconds() -> None:

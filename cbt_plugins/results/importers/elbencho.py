@@ -70,7 +70,8 @@ class Elbencho(ClientImporter):
         threads, depth = record.config.get("load.threads"), record.config.get("load.queue_depth")
         if not threads or not depth:
             return None
-        return int(threads) * int(depth) * int(record.config.get("load.processes") or 1)
+        hosts, processes = (int(record.config.get(f"load.{key}") or 1) for key in ("hosts", "processes"))
+        return int(threads) * int(depth) * hosts * processes
 
     def parse(self, file: ClientFile) -> Parsed:
         if file.text.startswith((elbencho_text.DATE, elbencho_text.HEAD)):
