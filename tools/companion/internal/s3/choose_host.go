@@ -20,6 +20,7 @@ func (c *Client) chooseHost(now, until time.Time) (h *host, x *conn, probe bool)
 			c.mu.Unlock()
 			return h, x, probe
 		}
+		c.hasten(now) // the last one that was up may hang
 		pause, wake := c.pause(now), c.wake
 		c.waiting++
 		c.mu.Unlock()

@@ -82,7 +82,7 @@ func TestAHostThatStandsStill(t *testing.T) {
 	}
 }
 
-// A host that is down gets one request at a time, after 0.25 s, 0.5 s and 1 s, and then each second; whatever else fails with
+// A host that is down gets one request at a time, after 0.25 s, 0.5 s ... 5 s; whatever else fails with
 // it changes nothing. If no host is up, it gets one each time, also while others hang.
 func TestProbes(t *testing.T) {
 	now := time.Now()
@@ -118,7 +118,7 @@ func TestProbes(t *testing.T) {
 		h.probes, client.hosts[0].down = 1, false
 		h.inFlight++
 		client.release(h, nil, true, now, refused, 0)
-		if wait = min(2*wait, time.Second); h.backoff != wait {
+		if wait = min(2*wait, 5*time.Second); h.backoff != wait {
 			t.Fatalf("%v instead of %v", h.backoff, wait)
 		}
 	}
@@ -242,6 +242,18 @@ func TestNoHostIsUp(t *testing.T) {
 	client.release(h, nil, true, now, failure{KindRefused, "why"}, 0)
 	if wait := time.Until(h.probeAt); wait > firstBackoff {
 		t.Fatal("a refusal makes the next one wait for", wait)
+	}
+}
+
+// The last host that was up hangs: the one that is down is asked soon, however long its wait was.
+func TestTheLastHostHangs(t *testing.T) {
+	client := chosen(t, 2, 8, false)
+	hung, gone, now := client.hosts[0], client.hosts[1], time.Now()
+	gone.down, gone.backoff, gone.probeAt = true, lastBackoff, now.Add(time.Hour)
+	gone.moved.Store(int64(now.Add(2 * stallTimeout).Sub(began)))
+	hung.inFlight, hung.busy = 1, int64(now.Sub(began))
+	if h, _, probe := client.chooseHost(now, now.Add(time.Minute)); h != gone || !probe {
+		t.Fatal("not asked")
 	}
 }
 

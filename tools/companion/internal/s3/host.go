@@ -38,7 +38,7 @@ type host struct {
 
 const (
 	firstBackoff = 250 * time.Millisecond
-	lastBackoff  = time.Second
+	lastBackoff  = 5 * time.Second // while others are up: a request that fails each second would make each second bad
 	stallTimeout = 2 * time.Second // with a host that stands still while others move
 )
 
