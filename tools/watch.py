@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import errno
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Protocol, Set, Tuple
 from cbt_plugins.config.units import parse_listen
 from cbt_plugins.exit_status import FAILED, OK, UNUSABLE
 from cbt_plugins.formatting.screen import discard, redraw
+from cbt_plugins.polling import wait_until
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import Unreadable
 
@@ -89,15 +91,20 @@ def _server(page: LivePage, host: str, port: int, patience: float) -> LiveServer
     """Return the server of a page; for so many seconds the address may still be that of the run before."""
     from cbt_plugins.report.live_server import LiveServer
 
-    until = time.monotonic() + patience
-    while True:
+    def listening() -> Optional[LiveServer]:
         try:
             return LiveServer(page, host, port)
         except OSError as e:
-            if e.errno != errno.EADDRINUSE or time.monotonic() >= until:
-                text = f"cannot listen on {host}:{port}: {e.strerror or e}: give another --serve PORT"
-                raise CommandError(text) from e
-        time.sleep(min(EVERY, patience))
+            if e.errno != errno.EADDRINUSE:
+                raise refused(e.strerror or str(e)) from e
+            return None
+
+    def refused(why: str) -> CommandError:
+        return CommandError(f"cannot listen on {host}:{port}: {why}: give another --serve PORT")
+
+    server = wait_until(listening, patience, EVERY, on_late=lambda _: refused(os.strerror(errno.EADDRINUSE)))
+    assert server is not None
+    return server
 
 
 def _follow(live: LiveRun, view: View, page: Optional[LivePage] = None) -> int:

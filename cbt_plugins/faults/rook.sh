@@ -68,6 +68,7 @@ has_own_cost() {
 }
 # print the annotations for the namespaces of other clusters
 open_elsewhere() {
+  # shellcheck disable=SC2016 # the variables are of the template
   p=$(ko get deployment "$operator" -o 'go-template={{range $k, $v := .metadata.annotations}}{{$k}}{{"\n"}}{{end}}') &&
     printf '%s\n' "$p" | sed -n "\\|^$open\$|d; \\|^cbt-plugins-open/|p"
 }

@@ -30,8 +30,10 @@ from page_archive import both_engines
 from prometheus_client.openmetrics import parser
 from waiting import wait_for
 
+from cbt_plugins import polling
 from cbt_plugins.config.units import parse_listen
 from cbt_plugins.journal import Journal
+from cbt_plugins.polling import Clock
 from cbt_plugins.results.live_run import LiveRun
 from cbt_plugins.results.summary_file import summarize
 
@@ -426,7 +428,7 @@ def test_the_page_of_the_next_run_waits_for_the_address(
         file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "x"}) + "\n")
     with closing(socket.create_server(("127.0.0.1", 0))) as former:
         port = former.getsockname()[1]
-        monkeypatch.setattr("time.sleep", lambda _: former.close())
+        monkeypatch.setattr(polling, "Clock", lambda: Clock(sleep=lambda _: former.close()))
         assert main(["watch", str(run), "--serve", str(port), "--until-end"]) == 1
     assert f"live: http://127.0.0.1:{port}/" in capsys.readouterr().err
 

@@ -378,7 +378,7 @@ SETTINGS = [
     ("{config: {osd: {rgw_keystone_admin_password: §x1}}}", ".config.osd.rgw_keystone_admin_password: no secret in th"),
     ("{§noout: true}", ".noout: unknown key"),
     ("{limits: {down: §60}}", ".limits.down: 60: seconds? write 60s"),
-    ("{limits: {back: §0s}}", ".limits.back: a duration of 0 "),
+    ("{limits: {back: §0s}}", ".limits.back: must be more than 0s"),
     ("{limits: {back: 10m, boot: §5m}}", ".limits.boot: is shorter than back, 10m: the OSDs of a node come back after"),
     ("{limits: {boot: §4m}}", ".limits.boot: is shorter than back, 5m"),
     ("{limits: {§dwon: 2m}}", ".limits.dwon: unknown key; did you mean 'down'?"),
