@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.trial import environment
 from cbt_plugins.config.bisect import WEIGHT
@@ -142,6 +142,11 @@ class Worktree:
             )
         git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
         git(self.folder, "clean", "-ffdq")
+
+    def commit(self) -> Optional[str]:
+        """Return the commit that was taken last; None where there is no checkout of our own. Raises GitError."""
+        is_ours = not self._begun.exists() and (self.folder / ".git").exists() and self._mark.exists()
+        return resolve(self.folder, "HEAD") if is_ours else None
 
     @property
     def _begun(self) -> Path:

@@ -27,7 +27,7 @@ from cbt_plugins.campaigns.default_options import (
     set_line,
 )
 from cbt_plugins.campaigns.default_options import stored as stored_options
-from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
+from cbt_plugins.campaigns.trial import CAMPAIGN, PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import plugins
@@ -148,7 +148,7 @@ class Schedule:
             through=section.through or "",
             limit=section.prepare_limit,
             cycle_limit=section.cycle_limit,
-            environment={"CBT_PLUGINS_CAMPAIGN": str(self.folder.resolve())},
+            environment={CAMPAIGN: str(self.folder.resolve())},
         )
 
     def data_of(self, arm: str) -> Dict[str, Any]:

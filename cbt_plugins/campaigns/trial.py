@@ -39,6 +39,8 @@ VERSION = 1
 #: in the environment of every command
 ARM, NAME, FOLDER = "CBT_PLUGINS_ARM", "CBT_PLUGINS_TRIAL", "CBT_PLUGINS_TRIAL_FOLDER"
 ARCHIVE_NAME, FILE = "CBT_PLUGINS_ARCHIVE", "CBT_PLUGINS_FILE"
+#: in the environment of every command of a campaign
+CAMPAIGN = "CBT_PLUGINS_CAMPAIGN"
 #: what git sets for the programs that it starts, as in `git bisect run` or a hook: it names the user's repository
 _OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: the program that runs a CBT file

@@ -29,6 +29,7 @@ from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import plan_data
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
 from cbt_plugins.campaigns.trial import (
+    CAMPAIGN,
     CYCLE,
     FOLDER,
     UNDO,
@@ -228,14 +229,10 @@ class PullRequestRun:
         return replace(cycle, limit=limits[0], cycle_limit=limits[1], environment={**cycle.environment, **own})
 
     def _clean(self) -> None:
-        if self.request.section.clean:
-            own = {FOLDER: str(self.folder / "clean")}
-            (self.folder / "clean").mkdir(exist_ok=True)
-            end = run_command(
-                self.request.section.clean, self.folder / "clean" / "clean.log", own, self.request.section.deploy_limit
-            )
-            if end.status:
-                self.say(f"clean {end.how}")
+        try:
+            self._run_clean()
+        except (GitError, OSError) as e:
+            self.say(f"clean: {e}")
         for pid in end_processes(self.folder):
             self.say(f"process {pid} of a step cannot be ended")
         try:
@@ -243,6 +240,22 @@ class PullRequestRun:
                 self._worktree.remove()
         except GitError as e:
             self.say(str(e))
+
+    def _run_clean(self) -> None:
+        """Run `clean:` where it runs before a deployment; of commits, only after one was checked out."""
+        command, folder, own = self.request.section.clean, self.folder / "clean", {CAMPAIGN: str(self.folder)}
+        sha = self._worktree.commit() if self._worktree else None
+        if not command or (self._worktree and not sha):
+            return
+        if sha:
+            command = self._builds.in_worktree(command)
+            own.update(self._builds.environment(sha))
+            own[REVISION] = next((side.name for side in self.request.sides if side.sha == sha), sha)
+        folder.mkdir(exist_ok=True)
+        own[FOLDER] = str(folder)
+        end = run_command(command, folder / "clean.log", own, self.request.section.deploy_limit)
+        if end.status:
+            self.say(f"clean {end.how}")
 
     # the campaign
 

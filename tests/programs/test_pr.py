@@ -144,6 +144,33 @@ def test_the_base_of_commits_is_their_merge_base(world: World, repo: Dict[str, s
     assert git(world.folder / "repo", "worktree", "list").count("\n") == 0
 
 
+def test_the_last_clean_runs_where_the_others_run(
+    world: World, repo: Dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, cleaned = world.folder / "data" / "mine", world.folder / "cleaned"
+    mine.parent.mkdir()
+    mine.touch()
+    monkeypatch.chdir(world.folder)
+    names = ("PWD", "CBT_PLUGINS_WORKTREE", "CBT_PLUGINS_COMMIT", "CBT_PLUGINS_REVISION", "CBT_PLUGINS_BUILD")
+    clean = f"rm -rf data; echo {' '.join(f'${name}' for name in names)} >> {cleaned}"
+    world.write(**{**BUILD, "deploy": "mkdir data"}, clean=clean)
+    assert world.run("main", "change") == 0
+    assert mine.exists()
+    lines = cleaned.read_text().splitlines()
+    worktree, builds = world.state / "worktree", world.state / "builds"
+    assert set(lines[-1:]) < set(lines[:-1]), "the variables of the side that was deployed last"
+    assert {line.rpartition(" ")[0] for line in lines} == {
+        f"{worktree} {worktree} {repo['fork']} main", f"{worktree} {worktree} {repo['change']} change"
+    }
+    assert all(line.rpartition(" ")[2].startswith(f"{builds}/") for line in lines)
+    # a checkout of the user in the place of the worktree is neither taken nor cleaned
+    world.state = world.folder / "other"
+    git(world.folder / "repo", "worktree", "add", "-q", "--detach", str(world.state / "worktree"))
+    (world.state / "worktree" / "data").mkdir()
+    assert world.run("main", "change") == 2
+    assert (world.state / "worktree" / "data").exists() and cleaned.read_text().splitlines() == lines
+
+
 def test_a_pull_request_is_fetched_by_its_number(world: World, repo: Dict[str, str], tmp_path: Path) -> None:
     origin = world.folder / "repo"
     git(origin, "update-ref", "refs/pull/7/head", repo["change"])
