@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from test_campaign_trial import processes
 from waiting import wait_for
 
 from cbt_plugins.bisect import loop
-from cbt_plugins.bisect.commit_history import GitError, Worktree, line
+from cbt_plugins.bisect.commit_history import Worktree
 from cbt_plugins.journal import json_lines
 from cbt_plugins.tools.__main__ import main
 
@@ -49,6 +48,11 @@ def commit(repo: Path, files: Dict[str, str], subject: str) -> str:
     git(repo, "add", "-A")
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     git(repo, *who, "commit", "-qm", subject)
+    return git(repo, "rev-parse", "HEAD")
+
+
+def merged(repo: Path, branch: str) -> str:
+    git(repo, "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "--no-ff", "-m", "merge", branch)
     return git(repo, "rev-parse", "HEAD")
 
 
@@ -362,95 +366,6 @@ def test_an_error_in_the_command_line_of_a_step_is_no_bad_commit(capsys: pytest.
             main(["bisect", *words])
         assert end.value.code == status
     assert "unrecognized arguments: --bad" in capsys.readouterr().err
-
-
-def test_a_subject_with_control_characters_is_a_subject(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "-b", "main")
-    first = commit(tmp_path, {"a": "1"}, "one")
-    last = commit(tmp_path, {"a": "2"}, "evil \x01 \x02 subject")
-    for paths in ({}, {"a": 3.0}):
-        assert [(its.sha, its.subject) for its in line(tmp_path, first, "main", paths)[1:]] == [
-            (last, "evil \x01 \x02 subject")
-        ]
-
-
-def test_history_is_a_line_of_first_parents(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "-b", "main")
-    first = commit(tmp_path, {"a": "1"}, "one")
-    git(tmp_path, "checkout", "-qb", "side")
-    side = commit(tmp_path, {"src/rgw/b": "1"}, "side")
-    git(tmp_path, "checkout", "-q", "main")
-    second = commit(tmp_path, {"doc/c": "1"}, "two")
-    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "--no-ff", "-m", "merge", "side")
-    commits = line(tmp_path, first, "main", {"src/*": 10.0, "doc/*": 0.1})
-    assert [(its.subject, its.weight) for its in commits] == [("one", 1.0), ("two", 0.1), ("merge", 10.0)]
-    assert commits[-1].parents == (second, side)
-    for good, bad, text in (
-        (second, side, f"use their merge base {first[:12]}"),
-        ("nothing", "main", "no commit 'nothing'"),
-        ("main", "main", "the same commit"),
-    ):
-        with pytest.raises(GitError, match=text):
-            line(tmp_path, good, bad, {})
-
-
-def test_a_worktree_is_clean_but_for_what_git_ignores(world: World, tmp_path: Path) -> None:
-    commit(world.repo, {".gitignore": "*.o\n"}, "ignore")
-    commit(world.repo, {"speed": "9\n"}, "nine")
-    tree = Worktree(world.repo, tmp_path / "tree")
-    tree.take("HEAD")
-    (tree.folder / "new").write_text("")
-    (tree.folder / "kept.o").write_text("")
-    (tree.folder / "speed").write_text("changed")
-    tree.take("HEAD~1")
-    assert sorted(path.name for path in tree.folder.iterdir()) == [".git", ".gitignore", "kept.o", "speed"]
-    assert (tree.folder / "speed").read_text() == "8\n"
-    tree.remove()
-    assert not tree.folder.exists()
-
-
-def test_a_lost_worktree_is_made_anew_and_those_of_the_user_stay(world: World, tmp_path: Path) -> None:
-    mine, away = tmp_path / "mine", tmp_path / "unplugged"
-    git(world.repo, "worktree", "add", "--detach", str(mine))
-    mine.rename(away)
-    tree = Worktree(world.repo, tmp_path / "tree")
-    for _ in range(2):
-        tree.take("HEAD")
-        shutil.rmtree(tree.folder)
-    away.rename(mine)
-    assert git(mine, "rev-parse", "HEAD") == world.shas[-1]
-
-
-def test_half_a_worktree_is_made_anew(world: World, tmp_path: Path) -> None:
-    attributes = world.repo / ".git" / "info" / "attributes"
-    attributes.parent.mkdir(exist_ok=True)
-    attributes.write_text("speed filter=killed\n")
-    git(world.repo, "config", "filter.killed.smudge", "kill -9 0")  # git, while it writes the files
-    for again in (True, False):
-        with pytest.raises(GitError, match="git worktree: "):
-            Worktree(world.repo, tmp_path / "tree").take(world.shas[2])
-        assert " locked" in git(world.repo, "worktree", "list") and not (tmp_path / "tree" / "speed").exists()
-        if again:
-            Worktree(world.repo, tmp_path / "tree").remove()
-            assert git(world.repo, "worktree", "list").count("\n") == 0
-            assert not list(tmp_path.glob("tree*"))
-    attributes.unlink()
-    tree = Worktree(world.repo, tmp_path / "tree")
-    tree.take(world.shas[2])
-    assert (tmp_path / "tree" / "speed").read_text() == "2\n"
-    tree.remove()
-    assert git(world.repo, "worktree", "list").count("\n") == 0 and not list(tmp_path.glob("tree*"))
-
-
-def test_a_folder_of_the_user_is_left_alone(world: World, tmp_path: Path) -> None:
-    tree = Worktree(world.repo, tmp_path / "tree")
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "mine.txt").write_text("notes")
-    for _ in range(2):
-        with pytest.raises(GitError, match="is not empty, and no checkout"):
-            tree.take(world.shas[2])
-        tree.remove()
-    assert (tmp_path / "tree" / "mine.txt").read_text() == "notes"
 
 
 @pytest.mark.parametrize("of_user", [["clone", "-q", "."], ["worktree", "add", "-q", "--detach"]])

@@ -1,0 +1,111 @@
+"""The line of commits of a generated repository, and the worktree in which its commits are built."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from test_bisect_run import commit, git, merged
+
+from cbt_plugins.bisect.commit_history import GitError, Worktree, line
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository of 3 commits; the file `speed` has the number of the commit."""
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    for number in range(3):
+        commit(folder, {"speed": f"{number}\n"}, f"commit {number}")
+    return folder
+
+
+def test_a_subject_with_control_characters_is_a_subject(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    first = commit(tmp_path, {"a": "1"}, "one")
+    last = commit(tmp_path, {"a": "2"}, "evil \x01 \x02 subject")
+    for paths in ({}, {"a": 3.0}):
+        assert [(its.sha, its.subject) for its in line(tmp_path, first, "main", paths)[1:]] == [
+            (last, "evil \x01 \x02 subject")
+        ]
+
+
+def test_history_is_a_line_of_first_parents(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    first = commit(tmp_path, {"a": "1"}, "one")
+    git(tmp_path, "checkout", "-qb", "side")
+    side = commit(tmp_path, {"src/rgw/b": "1"}, "side")
+    git(tmp_path, "checkout", "-q", "main")
+    second = commit(tmp_path, {"doc/c": "1"}, "two")
+    merged(tmp_path, "side")
+    commits = line(tmp_path, first, "main", {"src/*": 10.0, "doc/*": 0.1})
+    assert [(its.subject, its.weight) for its in commits] == [("one", 1.0), ("two", 0.1), ("merge", 10.0)]
+    assert commits[-1].parents == (second, side)
+    for good, bad, text in (
+        (second, side, f"use their merge base {first[:12]}"),
+        ("nothing", "main", "no commit 'nothing'"),
+        ("main", "main", "the same commit"),
+    ):
+        with pytest.raises(GitError, match=text):
+            line(tmp_path, good, bad, {})
+
+
+def test_a_worktree_is_clean_but_for_what_git_ignores(repo: Path, tmp_path: Path) -> None:
+    commit(repo, {".gitignore": "*.o\n"}, "ignore")
+    commit(repo, {"speed": "9\n"}, "nine")
+    tree = Worktree(repo, tmp_path / "tree")
+    tree.take("HEAD")
+    (tree.folder / "new").write_text("")
+    (tree.folder / "kept.o").write_text("")
+    (tree.folder / "speed").write_text("changed")
+    tree.take("HEAD~1")
+    assert sorted(path.name for path in tree.folder.iterdir()) == [".git", ".gitignore", "kept.o", "speed"]
+    assert (tree.folder / "speed").read_text() == "2\n"
+    tree.remove()
+    assert not tree.folder.exists()
+
+
+def test_a_lost_worktree_is_made_anew_and_those_of_the_user_stay(repo: Path, tmp_path: Path) -> None:
+    mine, away = tmp_path / "mine", tmp_path / "unplugged"
+    git(repo, "worktree", "add", "--detach", str(mine))
+    mine.rename(away)
+    tree = Worktree(repo, tmp_path / "tree")
+    for _ in range(2):
+        tree.take("HEAD")
+        shutil.rmtree(tree.folder)
+    away.rename(mine)
+    assert git(mine, "rev-parse", "HEAD") == git(repo, "rev-parse", "HEAD")
+
+
+def test_half_a_worktree_is_made_anew(repo: Path, tmp_path: Path) -> None:
+    attributes = repo / ".git" / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("speed filter=killed\n")
+    git(repo, "config", "filter.killed.smudge", "kill -9 0")  # git, while it writes the files
+    for again in (True, False):
+        with pytest.raises(GitError, match="git worktree: "):
+            Worktree(repo, tmp_path / "tree").take("HEAD")
+        assert " locked" in git(repo, "worktree", "list") and not (tmp_path / "tree" / "speed").exists()
+        if again:
+            Worktree(repo, tmp_path / "tree").remove()
+            assert git(repo, "worktree", "list").count("\n") == 0
+            assert not list(tmp_path.glob("tree*"))
+    attributes.unlink()
+    tree = Worktree(repo, tmp_path / "tree")
+    tree.take("HEAD")
+    assert (tmp_path / "tree" / "speed").read_text() == "2\n"
+    tree.remove()
+    assert git(repo, "worktree", "list").count("\n") == 0 and not list(tmp_path.glob("tree*"))
+
+
+def test_a_folder_of_the_user_is_left_alone(repo: Path, tmp_path: Path) -> None:
+    tree = Worktree(repo, tmp_path / "tree")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "mine.txt").write_text("notes")
+    for _ in range(2):
+        with pytest.raises(GitError, match="is not empty, and no checkout"):
+            tree.take("HEAD")
+        tree.remove()
+    assert (tmp_path / "tree" / "mine.txt").read_text() == "notes"
