@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
     from cbt_plugins.bisect.commit_history import GitError
-    from cbt_plugins.bisect.session import JOURNAL, BisectError, BisectSession
+    from cbt_plugins.bisect.session import JOURNAL, BisectError, BisectSession, Use
     from cbt_plugins.config.bisect import KEY, BisectSection
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.config.file_check import load
@@ -77,7 +77,7 @@ def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
         if args.what == "status" and not (archive / JOURNAL).is_file():
             raise CommandError(f"{archive}: no such archive: nothing was measured yet")
         section = BisectSection.model_validate(source.data[KEY])
-        session = BisectSession(args.file, section, source.data, archive, reading=args.what == "status")
+        session = BisectSession(args.file, section, source.data, archive, Use(args.what))
     except ConfigError as e:
         raise CommandError(f"{several(len(e.errors), 'error')}; nothing was run\n{e}") from None
     except (GitError, BisectError, JournalError, OSError) as e:

@@ -105,6 +105,19 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
     return [Commit(first, git(folder, "log", "-1", "--format=%s", first).strip()), *commits]
 
 
+def check_line(folder: Path, commits: Sequence[Commit], good: str, bad: str) -> None:
+    """Raise GitError for a good commit of a merged branch: commits of the line before the merge do not contain it."""
+    first, second, last = commits[0], commits[1], commits[-1]
+    if second.parents[:1] == (first.sha,):
+        return
+    after = set(git(folder, "rev-list", "--ancestry-path", f"{first.sha}..{last.sha}").split())
+    merge = next(commit for commit in commits if commit.sha in after)
+    remedies = [f"{sha[:12]} (the last one that {good} contains)" for sha in second.parents[:1]]
+    remedies += [f"{merge.short} (the first one that contains {good})"] if merge is not last else []
+    text = f"{good} is not on the line of first parents of {bad}: use a commit of this line as the good commit"
+    raise GitError(f"{text}: {' or '.join(remedies)}" if remedies else text)
+
+
 def _weight(files: Sequence[str], paths: Mapping[str, float]) -> float:
     heaviest = [
         [weight for pattern, weight in paths.items() if fnmatchcase(file, pattern)][-1:] or [WEIGHT]

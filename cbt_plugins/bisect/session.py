@@ -14,6 +14,7 @@ import json
 import logging
 import math
 from dataclasses import replace
+from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean
@@ -22,7 +23,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import yaml
 
 from cbt_plugins.bisect.commit_builds import VERSION, Builds
-from cbt_plugins.bisect.commit_history import Commit, GitError, Worktree, line
+from cbt_plugins.bisect.commit_history import Commit, GitError, Worktree, check_line, line
 from cbt_plugins.bisect.commit_search import Evidence, Observation, SearchRules
 from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding
@@ -45,6 +46,12 @@ class BisectError(Exception):
     """Why a search cannot go on; its text is for the user. The same command resumes it."""
 
 
+class Use(Enum):
+    """What a session is made for: a search, one step of `git bisect`, which chooses the commits, or to be looked at."""
+
+    SEARCH, STEP, STATUS = "run", "step", "status"
+
+
 Values = Mapping[Tuple[str, str, str], float]
 
 
@@ -52,7 +59,7 @@ class BisectSession:
     """The search of one file in one archive. Raises BisectError, GitError, JournalError and OSError."""
 
     def __init__(
-        self, file: Path, section: BisectSection, data: Mapping[str, Any], archive: Path, reading: bool = False
+        self, file: Path, section: BisectSection, data: Mapping[str, Any], archive: Path, use: Use = Use.SEARCH
     ) -> None:
         self.section = section
         self.archive = archive.resolve()
@@ -60,12 +67,14 @@ class BisectSession:
         self.rules = SearchRules(effect=math.log1p(section.effect), posterior=section.posterior)
         self.archive.mkdir(parents=True, exist_ok=True)
         # somebody may look while another process searches
-        self._journal = None if reading else Journal(self.archive / JOURNAL)
+        self._journal = None if use is Use.STATUS else Journal(self.archive / JOURNAL)
         self._worktree = Worktree(self.repo, self.archive / "worktree")
         builds = (file.resolve().parent / section.builds).resolve() if section.builds else self.archive / BUILDS
         self._builds = Builds(builds, self._worktree, section.build, self._note_build)
         try:
             self.commits = self._line()
+            if use is Use.SEARCH:
+                check_line(self.repo, self.commits, section.good, section.bad)
             self._begin({key: value for key, value in data.items() if key not in (KEY, "campaign")})
         except BaseException:
             self.close()

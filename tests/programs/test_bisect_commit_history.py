@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_bisect_run import commit, git, merged
 
-from cbt_plugins.bisect.commit_history import GitError, Worktree, line
+from cbt_plugins.bisect.commit_history import GitError, Worktree, check_line, line
 
 
 @pytest.fixture
@@ -50,6 +50,28 @@ def test_history_is_a_line_of_first_parents(tmp_path: Path) -> None:
     ):
         with pytest.raises(GitError, match=text):
             line(tmp_path, good, bad, {})
+
+
+def test_the_good_commit_of_a_search_is_on_the_line_of_first_parents(tmp_path: Path) -> None:
+    """Not a tag that was made on a branch and merged back: commits of the line before the merge do not contain it."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    origin = commit(tmp_path, {"a": "1"}, "origin")
+    git(tmp_path, "checkout", "-qb", "release")
+    commit(tmp_path, {"b": "1"}, "release")
+    git(tmp_path, "tag", "v1")
+    git(tmp_path, "checkout", "-q", "main")
+    commit(tmp_path, {"a": "2"}, "before the merge, and without v1")
+    merge = merged(tmp_path, "v1")
+    last = commit(tmp_path, {"a": "3"}, "last")
+    for bad, remedies in (
+        (last, f"{origin[:12]} (the last one that v1 contains) or {merge[:12]} (the first one that contains v1)"),
+        (merge, f"{origin[:12]} (the last one that v1 contains)"),
+    ):
+        with pytest.raises(GitError) as error:
+            check_line(tmp_path, line(tmp_path, "v1", bad, {}), "v1", bad)
+        assert str(error.value).endswith(f" of {bad}: use a commit of this line as the good commit: {remedies}")
+        for good in {origin, merge} - {bad}:
+            check_line(tmp_path, line(tmp_path, good, bad, {}), good, bad)
 
 
 def test_a_worktree_is_clean_but_for_what_git_ignores(repo: Path, tmp_path: Path) -> None:

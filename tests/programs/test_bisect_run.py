@@ -331,6 +331,21 @@ def test_build_and_deploy_work_on_their_own_checkout(world: World, monkeypatch) 
     assert (archive / "blocks" / "0001" / "good" / "head").read_text().strip() == world.shas[0]
 
 
+def test_a_good_commit_of_a_merged_branch_is_for_steps_only(world: World, monkeypatch, capsys) -> None:
+    git(world.repo, "checkout", "-q", "-b", "release", world.shas[1])
+    tag = commit(world.repo, {"release": "1"}, "release")
+    git(world.repo, "checkout", "-q", "main")
+    merge = merged(world.repo, "release")
+    file = str(world.write(good=tag, bad=merge))
+    assert main(["bisect", "run", file]) == 2
+    assert f"{tag} is not on the line of first parents of {merge}" in capsys.readouterr().err
+    assert not world.journal, "another good commit can have this archive"
+    monkeypatch.chdir(world.repo)
+    assert main(["bisect", "step", file]) == 128
+    assert "good and bad do not differ" in capsys.readouterr().err
+    assert main(["bisect", "status", file]) == 0
+
+
 def test_steps_skip_what_cannot_be_built_and_abort_without_a_difference(world: World, monkeypatch) -> None:
     monkeypatch.chdir(world.repo)
     git(world.repo, "checkout", "-q", "--detach", world.shas[4])
