@@ -17,6 +17,8 @@ from typing import Any, Dict, Optional
 
 #: the program of a campaign; it starts fast
 PROGRAM = f"{sys.executable} -S -E {__file__}"
+#: warnings of runs that are not usable
+INVALID = ("lost-objects",)
 
 
 def template(folder: Path) -> Path:
@@ -55,7 +57,9 @@ def archive(made: Path, path: Path, factor: float, code: str = "", recovery: Opt
         if recovery is not None:
             summary["failure"]["milestones"]["episodes"][0]["milestones"][0]["seconds"] = recovery / factor
         if code:
-            summary["warnings"].append({"code": code, "severity": "warning", "text": "said by the stand-in"})
+            severity = "invalid" if code in INVALID else "warning"
+            summary["warnings"].append({"code": code, "severity": severity, "text": "said by the stand-in"})
+            summary["usable"] = code not in INVALID
         place.write_text(json.dumps(summary))
 
 

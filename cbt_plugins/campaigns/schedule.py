@@ -3,6 +3,7 @@
     FOLDER/campaign.json    the file that it was started with, secrets masked; a campaign has one
     FOLDER/arms/NAME.yaml   the CBT file of each arm
     FOLDER/trials/01-2-NAME one trial: block, place in the block, arm
+    FOLDER/rehearsal/NAME   of a pull request: a cycle of an arm before the blocks
 
 With `code_or_defaults` the two arms become four: CODE, and CODE+OTHER-defaults, which is CODE with the options set to
 the other's defaults (campaigns.options).
@@ -40,6 +41,8 @@ from cbt_plugins.journal import read_json, write_json, write_whole
 from cbt_plugins.metrics import METRICS
 
 STATE, VERSION = "campaign.json", 1
+#: folder of the cycles before the blocks of a pull request
+REHEARSAL = "rehearsal"
 #: `rules` of a campaign, which it keeps. 1, or none: no rows that may be 0, gaps by ratios. 2: both by differences
 BY_RATIOS, BY_DIFFERENCES = RULES = (1, 2)
 #: between the two names of an arm that has one release's code and the other's defaults
@@ -62,13 +65,13 @@ class Contrast:
 class PlannedTrial:
     """One trial of a block."""
 
-    block: int  # from 1
+    block: int  # from 1; 0: the rehearsal of a pull request
     place: int  # from 1
     arm: str
 
     @property
     def name(self) -> str:
-        return f"{self.block:02d}-{self.place}-{self.arm}"
+        return f"{self.block:02d}-{self.place}-{self.arm}" if self.block else f"the {REHEARSAL} of {self.arm}"
 
 
 def block_order(arms: Sequence[str], number: int, seed: int) -> List[str]:
@@ -132,7 +135,7 @@ class Schedule:
         return [PlannedTrial(number, place, arm) for place, arm in enumerate(order, 1)]
 
     def folder_of(self, trial: PlannedTrial) -> Path:
-        return self.folder / "trials" / trial.name
+        return self.folder / "trials" / trial.name if trial.block else self.folder / REHEARSAL / trial.arm
 
     def file_of(self, arm: str) -> Path:
         return self.folder / "arms" / f"{arm}.yaml"
@@ -212,11 +215,13 @@ class Schedule:
 
     def failed_attempts(self) -> Iterator[Tuple[PlannedTrial, Trial]]:
         """Yield the attempts at trials that gave no result, and after which the trial was made again."""
-        attempts: Dict[str, List[Path]] = {}
-        for path in sorted((self.folder / "trials").glob("*.failed-*")):
-            attempts.setdefault(path.name.rpartition(".failed-")[0], []).append(path)
-        for planned in (planned for number in range(1, self.section.blocks + 1) for planned in self.block(number)):
-            for trial in map(finished, attempts.get(planned.name, ())):
+        attempts: Dict[Path, List[Path]] = {}
+        for path in sorted(path for name in (REHEARSAL, "trials") for path in (self.folder / name).glob("*.failed-*")):
+            attempts.setdefault(path.with_name(path.name.rpartition(".failed-")[0]), []).append(path)
+        trials = [PlannedTrial(0, 1, arm) for arm in self.arms]
+        trials += [planned for number in range(1, self.section.blocks + 1) for planned in self.block(number)]
+        for planned in trials:
+            for trial in map(finished, attempts.get(self.folder_of(planned), ())):
                 if trial is not None and trial.reason:
                     yield planned, trial
 

@@ -3,7 +3,7 @@
     FOLDER/pr.jsonl          what was done, and after how many seconds of all processes
     FOLDER/worktree/         a checkout of the repository
     FOLDER/builds/           the builds (bisect.commit_builds)
-    FOLDER/rehearsal/        a cycle of each side that counts for nothing but its time
+    FOLDER/rehearsal/        a cycle of each side that counts for its time only, and for lost objects
     FOLDER/campaign.json     ... and all other files of a campaign (campaigns.schedule); its finished trials are in
                              FOLDER/trials/ (campaigns.trial)
     FOLDER/pr.md, pr.json    the answer
@@ -27,7 +27,7 @@ from cbt_plugins.campaigns.evaluation import evaluate, unmatched
 from cbt_plugins.campaigns.key_warnings import key_warnings
 from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import plan_data
-from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
+from cbt_plugins.campaigns.schedule import REHEARSAL, CampaignError, Schedule, schedule_of
 from cbt_plugins.campaigns.trial import (
     CAMPAIGN,
     CYCLE,
@@ -285,7 +285,7 @@ class PullRequestRun:
             raise CampaignError(f"{self.request.file}: no row matches the key {', '.join(patterns)}: correct `keys:`")
 
     def _rehearsal(self) -> Schedule:
-        return self.request.schedule(self.folder / "rehearsal", FIRST_LOOK)  # its blocks are never made
+        return self.request.schedule(self.folder / REHEARSAL, FIRST_LOOK)  # its blocks are never made
 
     def _rehearsed(self, arm: str) -> Trial:
         schedule = self._rehearsal()
@@ -319,7 +319,8 @@ class PullRequestRun:
         """Make a block that a kill has cut anew: its halves would be far apart."""
         number = evaluate(schedule).blocks if schedule.folder.joinpath("trials").exists() else 0
         for planned in schedule.block(number + 1) if number < schedule.section.blocks else ():
-            put_aside(schedule.folder_of(planned))
+            trial = finished(schedule.folder_of(planned))
+            put_aside(schedule.folder_of(planned), "failed" if trial and trial.reason else "partial")
 
     def _undo_killed(self) -> List[str]:
         """Undo what cycles that were killed have left on the cluster; return the trials of which that failed."""

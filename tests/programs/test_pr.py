@@ -261,6 +261,35 @@ def test_it_resumes_without_half_a_block(world: World, monkeypatch: pytest.Monke
     assert world.run("a", "b") == 1, "what is decided stays"
 
 
+@pytest.mark.parametrize(
+    ("lost", "plain", "statuses"), [("the rehearsal of head", False, [3]), ("01-?-head", True, [125, 3])]
+)
+def test_lost_objects_of_any_attempt_are_no_equal_side(
+    world: World, lost: str, plain: bool, statuses: List[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """... also of a rehearsal, and of a trial that the same command put aside with its block."""
+    folder = "rehearsal/head" if "rehearsal" in lost else f"trials/{lost}"
+    program = world.folder / "program.sh"
+    program.write_text(f"""
+        once() {{ [ ! -e {world.folder}/$1 ] && touch {world.folder}/$1; }}
+        case $CBT_PLUGINS_TRIAL_FOLDER in
+        {world.state}/{folder})
+            ! {str(plain).lower()} || ! once plain || exit 1
+            ! once lost || export FAKE_WARNING=lost-objects
+        esac
+        exec {fake_cycle.PROGRAM} "$@"
+    """)
+    world.write(program=f"sh {program}")
+    assert [world.run("a", "b") for _ in statuses] == statuses
+    (at,) = world.state.glob(f"{folder}.failed-{len(statuses)}")
+    name = lost if "rehearsal" in lost else at.name.partition(".")[0]
+    assert f"an attempt at {name} lost or changed data" in world.comment
+    assert f"head: {len(statuses)} attempt" in world.comment
+    assert {row["outcome"] for row in world.answer["rows"]} == {"inconclusive"}
+    assert main(["campaign", "status", str(world.state)]) == 3
+    assert f"an attempt at {name} lost or changed data" in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_time_in_a_journal_of_an_earlier_version_counts() -> None:
     times = [("begin", 50.0), ("start", 100.0), ("say", 160.0), ("start", 1000.0), ("say", 1030.0)]
     records = [{"event": event, "t": t} for event, t in times]
