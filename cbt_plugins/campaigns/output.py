@@ -178,18 +178,21 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
     yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in evaluation.trials if trial.reason)
-    yield from attempts_made_again(evaluation)
+    yield from (f"{text}: {reason}" for text, reason in attempts_made_again(evaluation))
     yield from left_set(evaluation)
 
 
-def attempts_made_again(evaluation: Evaluation) -> Iterator[str]:
-    """Yield for each arm how many attempts at its trials failed and were made again."""
+def attempts_made_again(evaluation: Evaluation) -> Iterator[Tuple[str, Optional[str]]]:
+    """Yield for each arm how many attempts at its trials failed and were made again, and the reason of the last one.
+
+    A reason can have what a command has printed.
+    """
     for arm in evaluation.schedule.arms:
         attempts = [(planned, trial) for planned, trial in evaluation.failed_attempts if planned.arm == arm]
         if attempts:
             planned, trial = attempts[-1]
             text = f"{arm}: {several(len(attempts), 'attempt')} failed and made again"
-            yield f"{text}, the last one at {planned.name}: {trial.reason}"
+            yield f"{text}, the last one at {planned.name}", trial.reason
 
 
 def left_set(evaluation: Evaluation) -> Iterator[str]:

@@ -173,7 +173,7 @@ class PullRequestReport:
         for row in self._key_rows():
             texts = (*row.left_out, *filter(None, (row.forbidden, row.capped)))
             yield from (f"{row.id.text}: {text}" for text in texts)
-        yield from attempts_made_again(state) if state else ()
+        yield from (text for text, _ in attempts_made_again(state)) if state else ()
         base, head = self.request.sides
         if base.fixed == head.fixed:
             yield "base and head are the same: this comparison only shows the block scatter of the machine"

@@ -273,6 +273,7 @@ def test_lost_objects_of_any_attempt_are_no_equal_side(
     program.write_text(f"""
         once() {{ [ ! -e {world.folder}/$1 ] && touch {world.folder}/$1; }}
         case $CBT_PLUGINS_TRIAL_FOLDER in
+        */rehearsal/base) ! once base || {{ echo SECRET; exit 1; }} ;;
         {world.state}/{folder})
             ! {str(plain).lower()} || ! once plain || exit 1
             ! once lost || export FAKE_WARNING=lost-objects
@@ -285,6 +286,8 @@ def test_lost_objects_of_any_attempt_are_no_equal_side(
     name = lost if "rehearsal" in lost else at.name.partition(".")[0]
     assert f"an attempt at {name} lost or changed data" in world.comment
     assert f"head: {len(statuses)} attempt" in world.comment
+    assert "base: 1 attempt failed and made again, the last one at the rehearsal of base`" in world.comment
+    assert "SECRET" not in world.comment
     assert {row["outcome"] for row in world.answer["rows"]} == {"inconclusive"}
     assert main(["campaign", "status", str(world.state)]) == 3
     assert f"an attempt at {name} lost or changed data" in " ".join(capsys.readouterr().out.split())
