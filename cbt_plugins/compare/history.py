@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from decimal import ROUND_FLOOR, Context
-from statistics import median
+from statistics import mean, median, median_low
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.compare.allowance import latencies_of_failures
@@ -29,6 +29,8 @@ FEWEST = 2 * SHORTEST
 
 DAY = 86400.0
 _DAYS = 365.25
+#: days with runs, by which the rate of looks is known
+_RECENT = 31
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,13 @@ class AlarmBudget:
 
     @staticmethod
     def looks(times: Sequence[float]) -> float:
-        """Return the number of looks at such runs in a year."""
-        span = max(times) - min(times) if times else 0.0
-        return min(_DAYS, (len(times) - 1) * _DAYS * DAY / span) if span else _DAYS
+        """Return the number of looks in a year, at most one a day, at the rate of the last days that have runs.
+
+        Neither an old run nor a wrong clock makes nightly looks seldom: the middle gap counts, or a smaller mean gap.
+        """
+        days = sorted({int(time // DAY) for time in times})[-_RECENT:]
+        gaps = [after - before for before, after in zip(days, days[1:])]
+        return _DAYS / min(median_low(gaps), mean(gaps)) if gaps else _DAYS
 
 
 #: of a history that is looked at for a long time

@@ -178,8 +178,23 @@ def test_a_budget_is_of_false_alarms_a_year() -> None:
     assert AlarmBudget(2).of(weekly) == pytest.approx(2 / 52.18, rel=1e-3)
     assert AlarmBudget().of(hourly) == pytest.approx(1 / 365.25) == AlarmBudget().of([])
     assert AlarmBudget(100).of(weekly) == 0.05 and AlarmBudget(alpha=0.2).of(nightly) == 0.2
+    night = [start + hour * 3600.0 for start in weekly for hour in range(10)]
+    assert AlarmBudget().of(night) == AlarmBudget().of(weekly)
     told = Terminal().text(blocks(histories(nights([100] * 9), Choice())))
     assert "false alarms: at most 1 a year" in told
+
+
+def test_the_rate_of_looks_is_that_of_the_last_runs() -> None:
+    """... not of an old run, or of one with a wrong clock; where the rate changed, the last runs count."""
+    now = 2000 * DAY
+    nightly = [now + i * DAY + 1800 * (i % 3) for i in range(30)]
+    for others in ([now - 730 * DAY], [now + 3000 * DAY], [now - 7 * DAY * i for i in range(1, 150)]):
+        assert AlarmBudget().of([*others, *nightly]) == pytest.approx(1 / 365.25)
+    assert AlarmBudget().looks([now, *nightly[:5]]) == AlarmBudget().looks([0.0, *nightly[:5]]) == 365.25
+    weekdays = [now + i * DAY for i in range(60) if i % 7 < 5]
+    assert AlarmBudget().looks(weekdays) == 365.25
+    in_bursts = [now + day * DAY for week in range(10) for day in (7 * week, 7 * week + 1, 7 * week + 4)]
+    assert AlarmBudget().looks(in_bursts) == pytest.approx(3 * 52.18, rel=0.02)  # gaps of 1, 3 and 3 days
 
 
 def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
