@@ -258,7 +258,9 @@ def _unreadable(run: RunRecord) -> Sequence[str]:
 
 
 def _identity(run: RunRecord) -> Tuple[str, str]:
-    """Return a key of the run: a copy of an archive has the same one."""
+    """Return a key of the run: a copy of an archive, or of another program's result, has the same one."""
+    if run.digest:
+        return run.digest, ""
     if run.run_id and run.started is not None:
         return run.run_id, repr(run.started)
     return str(Path(run.source).resolve()), run.name

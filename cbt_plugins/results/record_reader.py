@@ -5,6 +5,7 @@ docs/IMPORT.md says what is taken from each format, and what is not because it w
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 from itertools import islice
@@ -132,6 +133,17 @@ def read_imported(path: Path) -> List[RunRecord]:
 
     One record for each iteration and permutation. Raises Unreadable where there is nothing that is known.
     """
+    return [replace(record, digest=_digest(record)) for record in _imported(path)]
+
+
+def _digest(record: RunRecord) -> Optional[str]:
+    """Return a digest of the numbers and of the configuration; None without numbers."""
+    numbers = [(*m.key, m.value, m.n) for m in record.measurements]
+    facts = (record.kind, record.started, sorted(record.config.items()), numbers)
+    return hashlib.sha256(repr(facts).encode()).hexdigest() if numbers else None
+
+
+def _imported(path: Path) -> List[RunRecord]:
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():

@@ -110,6 +110,8 @@ class RunRecord:
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
     run_id: Optional[str] = None  # of a run of this project; a copy of its archive has the same
+    #: of another program's run: of all that its result says; a copy has the same
+    digest: Optional[str] = None
     #: of another program's run that the monitor `resources` watched: phase -> that of results.nodes.resources.of_window
     used: Optional[Mapping[str, Mapping[str, Any]]] = None
     #: of another program's run during a fault file: what results.recovery.milestones found

@@ -94,6 +94,23 @@ def test_the_status_of_a_gate(words: List[str], status: int, said: str, capsys: 
     assert "Traceback" not in told.err
 
 
+def test_copies_of_the_result_of_another_program_are_one_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = Path(__file__).parents[1] / "data" / "imported" / "fio" / "v3.1.json"
+    copies = [str(shutil.copy(original, tmp_path / f"{number}.json")) for number in range(6)]
+    other = tmp_path / "other.json"
+    other.write_text(original.read_text().replace('"99.000000": 87', '"99.000000": 88'))
+    for words, said in (
+        (["--base", *copies[:3], "--new", *copies[3:]], f"{copies[1]} is given twice: {copies[0]} has the same run"),
+        (["--base", copies[0], str(other), "--new", copies[1]], f"{copies[0]} is on both sides"),
+        (copies[:2], "both sides are the same runs"),
+    ):
+        assert main(["gate", *words, "--limit", "read.p99_ms=10%"]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["gate", copies[0], str(other), "--limit", "read.p99_ms=10%"]) == 3
+
+
 def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["gate", "one", "two"]) == 2
     assert "no limit" in capsys.readouterr().err
