@@ -121,10 +121,12 @@ def check_arguments(text: str, folder: str) -> str:
     return text
 
 
-#: a password in the commands of power controllers; the word behind it must come from the environment
+#: a password in the commands of power controllers; the word behind it must come from the environment. -P is ipmitool's;
+#: -p, with which others take a path or a port, is that of FreeIPMI, racadm and fence agents
 _PASSWORD = re.compile(
-    r"""(?:(?:^|\s)-P\s*|--?(?:password|passwd|secret|token)(?:\s+|=)|(?:password|passwd|secret|token)=
-    |sshpass\s+-p\s*|(?:^|\s)(?:-u|--user)\s+[^\s:]+:|://[^\s:/@]+:)["']?(?P<word>[^\s"']+)""",
+    r"""(?:(?:^|\s)(?-i:-P)\s*|(?:ipmi(?!tool)|racadm|fence_)(?:[^;&|\n]|\\\n)*?\s(?-i:-p)\s*|sshpass\s+-p\s*
+    |--?(?:password|passwd|secret|token)(?:\s+|=)|(?:password|passwd|secret|token)=
+    |(?:^|\s)(?:-u|--user)\s+[^\s:]+:|://[^\s:/@]+:)["']?(?P<word>[^\s"']+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 

@@ -38,6 +38,9 @@ BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
         ("campaign:\n  arms: {a: {}, b: {}}\n  keys:\n    - total.obj_per_s\n    - §GET.p99ms\n", "mean 'p99_ms'?"),
         ("campaign:\n  arms: {a: {}, b: {}}\n  prepare:\n    - §curl -u me:pass http://x\n", "password in the text"),
         ("campaign:\n  arms:\n    a: {}\n    b: {restart: §ipmitool -P pass}\n", "password in the text"),
+        ("campaign:\n  arms:\n    a: {}\n    b: {restart: §fence_drac5 -l me -p pass}\n", "password in the text"),
+        ("campaign:\n  arms:\n    a: {}\n    b: {restart: §ipmi-power -p pass --off}\n", "password in the text"),
+        ("campaign:\n  arms:\n    a: {}\n    b: {restart: §redfish --PASSWORD pass}\n", "password in the text"),
         ("§campain:\n  arms: {a: {}, b: {}}\n", "did you mean 'campaign'?"),
     ],
 )  # fmt: skip
@@ -47,6 +50,15 @@ def test_an_error_is_at_its_place(tmp_path: Path, text: str, said: str) -> None:
     assert len(found) == 1 and said in found[0], found
     # the value of a mapping's key is found by its key's line at least
     assert found[0].split(":")[1] == places[0].split(":")[1], found
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["mkdir -p build", "cp -p a b", "patch -p1 < x", "ssh -p 22 bmc off", "ipmitool -p 623 -P $BMC off; mkdir -p x"],
+)
+def test_a_path_or_a_port_is_no_password(tmp_path: Path, command: str) -> None:
+    text = f"{BASE}campaign:\n  arms: {{a: {{}}, b: {{}}}}\n  prepare:\n    - '{command}'\n"
+    assert errors_in(tmp_path, text) == []
 
 
 def test_defaults_are_swapped_only_where_they_can_be_set(tmp_path: Path) -> None:
