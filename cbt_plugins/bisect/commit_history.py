@@ -19,7 +19,8 @@ from cbt_plugins.config.bisect import WEIGHT
 MOST = 20_000
 #: file in the git folder of a checkout that was made here
 MARK = "cbt-plugins"
-_LIMIT = 600.0
+#: seconds of a git command, and from SIGTERM to SIGKILL
+_LIMIT, _GRACE = 600.0, 10.0
 
 
 class GitError(Exception):
@@ -58,16 +59,28 @@ def git(folder: Path, *words: str) -> str:
     try:
         output, errors = process.communicate(timeout=_LIMIT)
     except BaseException as e:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # those that git has started hold the pipes
-        process.communicate()
+        _end(process)
         if not isinstance(e, subprocess.TimeoutExpired):
             raise
         raise GitError(f"{folder}: git {words[0]} took longer than {_LIMIT:g} s") from None
     if process.returncode:
         text = errors.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(f"{folder}: git {words[0]}: {text[-1] if text else f'ended with status {process.returncode}'}")
+        reasons = [line for line in text if line.startswith(("fatal: ", "error: "))] or text  # not the advice behind it
+        raise GitError(f"{folder}: git {words[0]}: {[f'ended with status {process.returncode}', *reasons][-1]}")
     return str(output.decode("utf-8", "replace"))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End git and those that it has started, which hold the pipes. By SIGTERM it removes its locks first."""
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=_GRACE)
+    except BaseException as e:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if not isinstance(e, (ProcessLookupError, subprocess.TimeoutExpired)):
+            raise
 
 
 def resolve(folder: Path, revision: str) -> str:
@@ -153,6 +166,8 @@ class Worktree:
                 f"folder with -a; if an earlier version made it: "
                 f"git -C {self._repo} worktree remove -f -f {self.folder}"
             )
+        for lock in self._mark.parent.glob("*.lock"):  # of a git that was killed: nobody else uses this checkout
+            lock.unlink()
         git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
         git(self.folder, "clean", "-ffdq")
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from test_bisect_run import commit, git, merged
+from waiting import wait_for
 
+from cbt_plugins.bisect import commit_history
 from cbt_plugins.bisect.commit_history import GitError, Worktree, check_line, line
 
 
@@ -120,6 +125,35 @@ def test_half_a_worktree_is_made_anew(repo: Path, tmp_path: Path) -> None:
     assert (tmp_path / "tree" / "speed").read_text() == "2\n"
     tree.remove()
     assert git(repo, "worktree", "list").count("\n") == 0 and not list(tmp_path.glob("tree*"))
+
+
+def test_an_interrupted_checkout_can_be_taken_again(repo: Path, tmp_path: Path) -> None:
+    tree, started = Worktree(repo, tmp_path / "tree"), tmp_path / "started"
+    newest = git(repo, "rev-parse", "HEAD")
+    tree.take("HEAD~1")
+    (lock,) = (place / "index.lock" for place in (repo / ".git" / "worktrees").iterdir())
+    attributes = repo / ".git" / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("speed filter=slow\n")
+    git(repo, "config", "filter.slow.smudge", f"touch {started}; sleep 60")
+
+    def interrupt() -> None:
+        wait_for(started.exists, "the checkout")
+        assert lock.exists()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        tree.take(newest)
+    thread.join()
+    assert not lock.exists()
+    attributes.unlink()
+    lock.touch()  # git was killed before it removed its lock
+    with pytest.raises(GitError, match=f"git checkout: fatal: Unable to create '{lock}': File exists"):
+        commit_history.git(tree.folder, "checkout", "--force", newest)
+    tree.take(newest)
+    assert (tree.folder / "speed").read_text() == "2\n"
 
 
 def test_a_folder_of_the_user_is_left_alone(repo: Path, tmp_path: Path) -> None:
