@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.trial import environment
 from cbt_plugins.config.bisect import WEIGHT
+from cbt_plugins.journal import read_text
 
 #: commits of a search; more are a mistake
 MOST = 20_000
@@ -160,7 +162,7 @@ class Worktree:
             git(self._repo, "worktree", "add", "--force", "--detach", str(self.folder), sha)
             self._mark.touch()
             self._begun.unlink()
-        elif not self._mark.exists():
+        elif not self._is_ours:
             raise GitError(
                 f"{self.folder}: no checkout of this program, so nothing in it was changed: move it, or give another "
                 f"folder with -a; if an earlier version made it: "
@@ -168,30 +170,57 @@ class Worktree:
             )
         for lock in self._mark.parent.glob("*.lock"):  # of a git that was killed: nobody else uses this checkout
             lock.unlink()
-        git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
-        git(self.folder, "clean", "-ffdq")
+        for words in (("checkout", "--quiet", "--force", "--detach", sha), ("clean", "-ffdq")):
+            try:
+                git(self.folder, *words)
+            except GitError:
+                _make_writable(self.folder)
+                git(self.folder, *words)
 
     def commit(self) -> Optional[str]:
         """Return the commit that was taken last; None where there is no checkout of our own. Raises GitError."""
-        is_ours = not self._begun.exists() and (self.folder / ".git").exists() and self._mark.exists()
-        return resolve(self.folder, "HEAD") if is_ours else None
+        return resolve(self.folder, "HEAD") if self._is_ours and not self._begun.exists() else None
 
     @property
     def _begun(self) -> Path:
-        """The file beside the checkout while git makes it: a kill can leave half a checkout, which git has locked."""
+        """The file beside the checkout while it is made or removed: a kill, or an error, can leave half a checkout."""
         return self.folder.with_name(f"{self.folder.name}.{MARK}")
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether it is a linked checkout with the mark; False also where its own git folder is gone."""
+        return (self.folder / ".git").is_file() and self._mark.exists()
 
     @property
     def _mark(self) -> Path:
         """The file in the checkout's own git folder by which a checkout of the user is known from ours."""
-        return self.folder / git(self.folder, "rev-parse", "--git-dir").strip() / MARK
+        return self.folder / read_text(self.folder / ".git").partition("gitdir:")[2].strip() / MARK
 
     def remove(self) -> None:
-        """Take it away again, unless it is a checkout of the user."""
-        if self._begun.exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
-            with contextlib.suppress(GitError):  # it may have no entry yet
-                git(self._repo, "worktree", "remove", "--force", "--force", str(self.folder))
-            self._begun.unlink()
-        elif (self.folder / ".git").exists() and self._mark.exists():
+        """Take it away again, unless it is a checkout of the user. Raises GitError."""
+        if not self._is_ours and not self._begun.exists():
+            return
+        try:
+            self._begun.touch()
+            if self.folder.exists():
+                _make_writable(self.folder)
+                shutil.rmtree(self.folder)
+        except OSError as e:
+            raise GitError(f"{self.folder}: cannot be removed: {e}: remove this folder") from e
+        with contextlib.suppress(GitError):  # it may have no entry yet
             git(self._repo, "worktree", "remove", "--force", "--force", str(self.folder))
+        self._begun.unlink()
+
+
+def _make_writable(folder: Path) -> None:
+    """Let the user change all directories of a folder: Go's module cache, for one, is read-only."""
+    _allow_changes(folder)
+    for path, names, _ in os.walk(folder):  # a directory is read after it was changed
+        for name in names:
+            _allow_changes(Path(path, name))
+
+
+def _allow_changes(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # who needs the directory says why it cannot be changed
+        if not folder.is_symlink():
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -154,6 +156,67 @@ def test_an_interrupted_checkout_can_be_taken_again(repo: Path, tmp_path: Path) 
         commit_history.git(tree.folder, "checkout", "--force", newest)
     tree.take(newest)
     assert (tree.folder / "speed").read_text() == "2\n"
+
+
+#: takes two commits and removes the checkout, in which a build leaves directories that nobody may change
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from cbt_plugins.bisect.commit_history import Worktree
+repo, outside, tree = Path(sys.argv[1]), Path(sys.argv[2]), Worktree(Path(sys.argv[1]), Path(sys.argv[3]))
+for sha in sys.argv[4:]:
+    tree.take(sha)
+    assert [path.name for path in tree.folder.iterdir() if path.name != ".git"] == ["speed"]
+    module = tree.folder / "mod" / "module"
+    module.mkdir(parents=True)
+    (module / "file").touch()
+    (module / "link").symlink_to(outside)
+    for path in (module, module.parent):
+        path.chmod(0o500)
+tree.remove()
+assert not tree.folder.exists() and outside.stat().st_mode & 0o777 == 0o500
+"""
+
+
+def test_directories_that_a_build_left_read_only_are_removed(repo: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    shas = git(repo, "rev-list", "HEAD").split()[:2]
+    # root without its capabilities obeys modes, too
+    user = ["setpriv", "--bounding-set", "-all"] if os.geteuid() == 0 else []
+    words = [*user, sys.executable, "-c", READ_ONLY, *map(str, (repo, outside, tmp_path / "tree")), *shas]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert git(repo, "worktree", "list").count("\n") == 0 and not list(tmp_path.glob("tree*"))
+
+
+def test_a_removal_that_failed_is_repeated(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = Worktree(repo, tmp_path / "tree")
+    tree.take("HEAD")
+
+    def fail(_: Path) -> None:
+        raise OSError("busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", fail)
+        with pytest.raises(GitError, match="tree: cannot be removed: busy"):
+            tree.remove()
+    assert tree.commit() is None
+    tree.take("HEAD")
+    assert (tree.folder / "speed").exists() and tree.commit()
+    tree.remove()
+    assert not list(tmp_path.glob("tree*"))
+
+
+def test_a_checkout_whose_git_folder_is_gone_is_left_alone(repo: Path, tmp_path: Path) -> None:
+    """It may be the user's: its mark is gone, too."""
+    tree = Worktree(repo, tmp_path / "tree")
+    tree.take("HEAD")
+    shutil.rmtree(repo / ".git" / "worktrees")
+    tree.remove()
+    with pytest.raises(GitError, match="no checkout of this program, so nothing in it was changed: move it"):
+        tree.take("HEAD")
+    assert (tree.folder / "speed").exists()
 
 
 def test_a_folder_of_the_user_is_left_alone(repo: Path, tmp_path: Path) -> None:
