@@ -14,6 +14,7 @@ from cbt_plugins.bisect.session import BisectSession
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
+from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import write_json, write_whole
 from cbt_plugins.report.page import document
 
@@ -121,7 +122,7 @@ def svg(rows: Sequence[Mapping[str, Any]], session: BisectSession) -> str:
             change = signed_percent(math.expm1(row["change"]))
             tooltip = f"{row['sha'][:12]} {row['subject']}: {change}, n={row['measurements']}"
             dot = f'<circle cx="{at:.1f}" cy="{y(row["change"]):.1f}" r="3.5" fill="{colour}">'
-            parts.append(f"{dot}<title>{escape(tooltip)}</title></circle>")
+            parts.append(f"{dot}<title>{escape(printable(tooltip))}</title></circle>")
         elif row["left_out"]:
             parts.append(_text(at, floor - 2, "x", "middle"))
         tall = 36 * min(row["posterior"], 1.0)

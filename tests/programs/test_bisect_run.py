@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
+from xml.etree import ElementTree
 
 import fake_cycle
 import pytest
@@ -17,7 +18,7 @@ import yaml
 from test_campaign_trial import processes
 from waiting import wait_for
 
-from cbt_plugins.bisect import loop
+from cbt_plugins.bisect import loop, output
 from cbt_plugins.bisect.commit_history import Worktree
 from cbt_plugins.journal import json_lines
 from cbt_plugins.tools.__main__ import main
@@ -115,6 +116,15 @@ def test_it_finds_the_commit_and_leaves_the_repository_as_it_is(world: World, ca
         assert (folder / "good" / "deployed").read_text() == "0\n0\n"
     assert (world.repo / "speed").read_text() == "mine\n"
     assert git(world.repo, "worktree", "list").count("\n") == 0
+
+
+def test_the_plot_is_xml_with_any_subject() -> None:
+    row = {"position": 0, "sha": "a" * 40, "subject": "\x1b[31m <b>", "change": 0.0, "error": None, "left_out": None}
+    row.update(measurements=1, posterior=0.0)
+    plot = ElementTree.fromstring(output.svg([row], SimpleNamespace(commits=["good", "bad"])))
+    assert [title.text for title in plot.iter("{http://www.w3.org/2000/svg}title")] == [
+        "aaaaaaaaaaaa \\x1b[31m <b>: 0.0 %, n=1"
+    ]
 
 
 def test_the_order_within_a_block_alternates(world: World) -> None:
