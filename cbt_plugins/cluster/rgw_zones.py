@@ -42,11 +42,16 @@ class Zone:
             is_master=str(zonegroup["is_master"]).lower() == "true" and zonegroup["master_zone"] == zone["id"],
             master=names.get(str(zonegroup["master_zone"]), ""),
             endpoints=_each_once((*own, *zonegroup["endpoints"])),
-            placement=str(zonegroup.get("default_placement") or "default-placement"),
+            placement=default_placement(zonegroup),
             realms=_each_once(realms["realms"]),
             zonegroups=_each_once(zonegroups["zonegroups"]),
             zones=_each_once(sorted((*names.values(), *zones["zones"]))),
         )
+
+
+def default_placement(zonegroup: Mapping[str, Any]) -> str:
+    """Return the placement of new buckets whose owner has no other, TARGET or TARGET/CLASS, by `zonegroup get`."""
+    return str(zonegroup.get("default_placement") or "default-placement")
 
 
 def _each_once(names: Sequence[Any]) -> Tuple[str, ...]:

@@ -21,7 +21,7 @@ from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
 from cbt_plugins.polling import Clock, insist, wait_until
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import LOAD_BEGUN, RunContext
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.s3_key_sources import renewed_keys
 
@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 #: events of the journal: the removal of a bucket was seen; before its removal, that radosgw-admin shows the bucket
 REMOVED, SHOWN = "bucket-removed", "bucket-shown"
-#: event of the journal from which on clients may have made buckets
-LOAD_BEGUN = "load-begun"
 #: objects per second that even the slowest cluster removes
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come

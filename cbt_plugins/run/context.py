@@ -17,6 +17,8 @@ from cbt_plugins.models.ladder_search import LadderStep
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.run_archive import RunArchive
 
+#: event of the journal from which on clients may have made buckets
+LOAD_BEGUN = "load-begun"
 #: where the load's folders are, in the run's folder on the clients
 LOAD = "load"
 #: in the name of a session's folder there that has nothing to fetch: loads against a null server; in no phase's name

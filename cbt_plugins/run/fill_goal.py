@@ -10,11 +10,12 @@ from typing import AbstractSet, Any, Callable, Dict, Generic, List, Mapping, Opt
 from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.cluster_watch import StatusFeed
+from cbt_plugins.cluster.rgw_zones import default_placement
 from cbt_plugins.config.plan_preview import fill_size
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.formatting import about_size, percent
 from cbt_plugins.plan import Goal, Phase, Plan
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import LOAD_BEGUN, RunContext
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 #: seconds for which a fill goes on although nobody says how far it is
 SILENCE_LIMIT = 1800.0
+#: seconds of load without the bucket after which radosgw-admin will not show it: it may be of an unknown tenant
+BUCKET_LIMIT = 60.0
 #: seconds without a sample of the cluster after which it is asked, and between two questions
 FRESH, ASK_EVERY = 30.0, 5.0
 #: key of phase.json: the data pool when a fill by max_avail began
@@ -107,13 +110,25 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
     bucket_name = run.plan.s3.admin_name(bucket.name(run.run_id), bucket.user)
     pools_before = ceph.pools()
     begin: Dict[str, Any] = {}
+    earlier_loads, missing_since = len(run.journal.all(LOAD_BEGUN)), math.inf
+
+    def placement() -> str:
+        nonlocal missing_since
+        stats = ceph.bucket(bucket_name)
+        if stats is not None:
+            return stats.placement
+        if len(run.journal.all(LOAD_BEGUN)) > earlier_loads:
+            missing_since = min(missing_since, time.monotonic())
+        if time.monotonic() - missing_since < BUCKET_LIMIT:
+            raise CephError(f"there is no bucket {bucket_name!r}")
+        default = default_placement(ceph.admin_json("zonegroup get"))
+        text = "radosgw-admin does not show bucket %s: the fill ends by the pool of the default placement, %s"
+        log.warning(text, bucket_name, default)
+        return default
 
     def present() -> PoolSpace:
         if not begin:
-            stats = ceph.bucket(bucket_name)
-            if stats is None:
-                raise CephError(f"there is no bucket {bucket_name!r}")
-            name = ceph.data_pool(stats.placement)
+            name = ceph.data_pool(placement())
             before = pools_before.get(name)
             begin.update(name=name, stored=before.stored if before else 0)
             begin["max_avail"] = before.max_avail or None if before else None

@@ -21,7 +21,7 @@ from cbt_plugins.load.generator import Counts
 from cbt_plugins.load.generator_process import TERM_TIMEOUT
 from cbt_plugins.load.load_session import Beat, LoadError, LoadSession
 from cbt_plugins.plan import Phase
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import LOAD_BEGUN, RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.full_cluster_guard import FullClusterGuard
@@ -117,7 +117,7 @@ class LoadObserver:
             self.before.get()  # raises its error before there is any load
             self.schedule.prepare()
             # before the go: a run that is killed in between has clients that may write
-            self.context.journal.write("load-begun", phase=self.outcome.phase.name)
+            self.context.journal.write(LOAD_BEGUN, phase=self.outcome.phase.name)
             session.go()
             self.context.events.write("load-go", phase=self.outcome.phase.name, at=session.go_at)
             self._watched.begin(self.outcome.running_record(session.jobs, self.offsets, session.go_at))

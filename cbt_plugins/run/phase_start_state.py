@@ -9,7 +9,7 @@ from typing import Dict, List, Sequence, Tuple, Union
 from cbt_plugins.faults.cluster_facts import ask, down_otherwise
 from cbt_plugins.plan import Fault, NodeCommand, Phase
 from cbt_plugins.run.buckets import Buckets
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import LOAD_BEGUN, RunContext
 from cbt_plugins.run.wait_phase import wait_for_clean
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase
         if not any(bucket.existing for bucket in run.plan.buckets):
             return []  # nobody empties buckets that the run has not made
     # a run of an earlier version has only the event
-    begun = [*run.journal.all("load-begun"), *run.events.all("load-go")]
+    begun = [*run.journal.all(LOAD_BEGUN), *run.events.all("load-go")]
     if not any(record.get("phase") == phase.name for record in begun):
         return []
     return [("repeated", "an earlier attempt at this phase was broken off, and its objects are still in the bucket")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Mapping, Optional, cast
 
@@ -11,8 +13,10 @@ from run_context import context
 
 from cbt_plugins.ceph_df import PoolSpace
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError
+from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Goal, Plan
 from cbt_plugins.run import fill_goal
+from cbt_plugins.run.context import LOAD_BEGUN
 from cbt_plugins.run.fill_goal import reaching
 
 PLAN = Plan("warp", S3(urls=("http://a",), user="t$cbt"), (Bucket("b", ()),), (), ())
@@ -45,7 +49,7 @@ class Pool(Ceph):
         pass
 
     def admin_json(self, command: str, timeout: float = 120.0) -> Any:
-        return ZONE
+        return {"zone get": ZONE, "zonegroup get": {"default_placement": "fast/COLD"}}[command]
 
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         assert name == "t/cbtp-r1-b"
@@ -84,6 +88,33 @@ def test_a_fill_ends_by_the_pool_in_which_rgw_has_placed_its_bucket(
     assert noted[fill_goal.POOL] == {"name": pool, "stored": 100, "max_avail": 1000}
     with pytest.raises(CephError, match="no data pool for the placement 'slow'"):
         cluster.data_pool("slow")
+
+
+def test_a_fill_ends_by_the_default_placement_where_radosgw_admin_does_not_show_its_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of a profile may be those of a user with a tenant, in which radosgw-admin would find the bucket."""
+    now, cluster, noted = [1000.0], Pool(), cast(Dict[str, Any], {})
+    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
+    cluster.name = "hdd"
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        journal.write(LOAD_BEGUN, phase="before")
+        reached = reaching(context(plan=PLAN, ceph=cluster, journal=journal), Goal(max_avail=0.2), noted)
+        assert reached is not None
+
+        def answer(used: int, later: float) -> bool:
+            cluster.used = used
+            now[0] += later
+            return reached(cast(Any, None))
+
+        assert not answer(100, 10.0)
+        assert not answer(100, fill_goal.BUCKET_LIMIT)
+        journal.write(LOAD_BEGUN, phase="fill")
+        assert not answer(301, 10.0)
+        assert not noted
+        assert not answer(299, fill_goal.BUCKET_LIMIT)
+        assert noted[fill_goal.POOL] == {"name": "hdd", "stored": 100, "max_avail": 1000}
+        assert answer(300, 10.0)
 
 
 def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
