@@ -283,9 +283,9 @@ class Switched(Lab):
         return "first"
 
     def down(self, graceful: bool = False, wipe: bool = False, started: Any = None) -> bool:
-        self.runs = False
+        was, self.runs = self.runs, False
         self.calls.append("stop" if graceful else "down")
-        return True
+        return was
 
 
 @pytest.mark.parametrize("runs", [True, False])
@@ -304,6 +304,30 @@ def test_a_lab_is_after_a_snapshot_as_it_was_before(
     assert lab.runs == runs
     if runs and failing in ("describe", "forget_gateways"):
         assert lab.calls == []  # it went on all the time
+
+
+@pytest.mark.parametrize("ended_in", ["describe", "forget_gateways", "copy_cluster"])
+def test_a_lab_that_another_command_ends_during_a_snapshot_is_not_started_again(
+    ended_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "cbt_plugins.tools.lab.snapshots"
+    lab = Switched(tmp_path / "lab", runs=True)
+
+    def end(*_: Any) -> str:
+        lab.runs = False
+        if ended_in == "describe":
+            raise LabError("not running")
+        if ended_in == "copy_cluster":
+            shutil.rmtree(lab.dir)
+            raise FileNotFoundError
+        return ""
+
+    monkeypatch.setattr(f"{module}.describe", lambda _: (REEF, ObjectSample("f", 0, ())))
+    monkeypatch.setattr(f"{module}.forget_gateways", lambda _: None)
+    monkeypatch.setattr(f"{module}.{ended_in}", end)
+    with contextlib.suppress(LabError, FileNotFoundError):
+        Snapshots(tmp_path / "store").take(lab, "aged")
+    assert "up" not in lab.calls
 
 
 @pytest.mark.parametrize("fails", [True, False])

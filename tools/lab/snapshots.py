@@ -99,7 +99,7 @@ class Snapshots:
             shutil.rmtree(gone)
 
     def take(self, lab: Lab, name: str) -> Snapshot:
-        """Make a snapshot of a lab; one that runs is stopped for it and started again."""
+        """Make a snapshot of a lab; one that runs is stopped for it, and started again unless others end or wipe it."""
         with self.locked(name):
             target = self._of(name)
             if target.exists():
@@ -110,13 +110,13 @@ class Snapshots:
             try:
                 release, sample = describe(lab)
                 forget_gateways(lab)
-                ends = True
-                lab.down(graceful=True)
+                ends = True  # also when it is interrupted
+                ends = lab.down(graceful=True, started=first)
                 return self._copy(lab, target, release, sample)
             finally:
                 if ends:
                     lab.down(started=first)
-                if was and not lab.running:
+                if was and ends and LabRecord.load(lab.dir) and not lab.running:
                     lab.up(record.topology)
 
     def _copy(self, lab: Lab, target: Path, release: Release, sample: ObjectSample) -> Snapshot:
