@@ -79,6 +79,15 @@ def test_nodes_see_the_folders_that_they_need_and_no_system_folder(tmp_path: Pat
     assert any(Path(__file__).is_relative_to(path) for path in found)
 
 
+def test_nodes_see_what_a_link_leads_to(tmp_path: Path) -> None:
+    """The machine's root is that of nodes, but not its /tmp: a link alone would lead nowhere."""
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    for directory, binds in ((link, []), (Path("/nowhere"), [str(link)])):
+        assert {str(folder), str(link)} <= {*needed_paths(directory, "/", binds)}
+
+
 def test_a_node_of_another_release_does_not_get_its_root_folder_a_second_time(tmp_path: Path) -> None:
     (tmp_path / "root" / "opt").mkdir(parents=True)
     assert not [

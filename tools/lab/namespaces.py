@@ -276,7 +276,8 @@ _OWN_OF_NODES = ("/dev", "/proc", "/run", "/sys", "/etc/ceph", "/root/.ssh", "/v
 def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
     """Return folders that nodes must see where the machine has them: the lab, this program, its Python, the cache.
 
-    Outermost first and none inside another; another release's root keeps its own system folders.
+    Outermost first and none inside another, with what links lead to; another release's root keeps its own system
+    folders.
     """
     project = Path(str(cbt_plugins.__file__)).resolve().parents[1]
     wanted = [
@@ -289,7 +290,8 @@ def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
     ]
     wanted += [Path(bind) for bind in binds]
     chosen: List[Path] = []
-    for path in sorted({path.absolute() for path in wanted} - _SYSTEM, key=lambda path: len(path.parts)):
+    paths = {place for path in wanted for place in (path.absolute(), path.resolve())} - _SYSTEM
+    for path in sorted(paths, key=lambda path: len(path.parts)):
         inside_root = root != "/" and Path(root) in (path, *path.parents)
         if path.is_dir() and not inside_root and not any(above in path.parents for above in chosen):
             chosen.append(path)
