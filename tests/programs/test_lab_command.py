@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -160,6 +161,18 @@ def test_a_bound_folder_that_nodes_would_not_see_is_refused(
     words = ["--dir", str(tmp_path / "lab"), "--root", root, "--bind", folder]
     assert main(["lab", "run", *words, "--", "true"]) == 2
     assert f"--bind {folder}: {why}" in capsys.readouterr().err and not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize(("root", "given", "refused"), [("/srv", "/", True), ("/", "/srv", False)])
+def test_a_bound_folder_is_judged_by_the_root_of_the_cluster_that_is_there(
+    root: str, given: str, refused: bool, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "_terminate_in_order", lambda: None)
+    monkeypatch.setattr(lab.Lab, "up", lambda *_, **__: 1 / 0)
+    LabRecord(lab.Topology(1, 1, 0, 0, root=root), "fsid", {"0": "u"}, "created").save(tmp_path)
+    with pytest.raises(ZeroDivisionError) if not refused else contextlib.nullcontext():
+        assert main(["lab", "up", "--dir", str(tmp_path), "--root", given, "--bind", "/home"]) == 2
+    assert ("--bind /home: nodes have the folders of /srv" in capsys.readouterr().err) == refused
 
 
 @pytest.mark.parametrize("seen", [True, False])

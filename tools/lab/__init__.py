@@ -22,7 +22,7 @@ from ..format_option import JSON, TEXT, add_formats, add_renamed, print_results
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
 from .installed_releases import root_of
-from .namespaces import refuse_unseen
+from .process import LabProcess
 from .requirements import LabError, LabUsage
 from .root_builder import RootBuilder
 from .snapshots import Snapshots
@@ -242,9 +242,8 @@ def topology_of(args: argparse.Namespace) -> Topology:
         "out_interval",
         "mux",
     )
-    given, root = {name: getattr(args, name) for name in names}, _root(args)
-    refuse_unseen(args.bind, root)
-    return Topology(**given, root=root, bind=tuple(args.bind), systemd=tuple(args.systemd))
+    given = {name: getattr(args, name) for name in names}
+    return Topology(**given, root=_root(args), bind=tuple(args.bind), systemd=tuple(args.systemd))
 
 
 def _root(args: argparse.Namespace) -> str:
@@ -294,9 +293,15 @@ def _link(lab: Lab, args: argparse.Namespace) -> None:
         lab.delay_link(args.node, out, back)
 
 
-def _up(lab: Lab, args: argparse.Namespace) -> int:
+def _start(lab: Lab, args: argparse.Namespace, detach: bool) -> LabProcess:
+    topology = topology_of(args)
+    lab.refuse_unseen(topology)
     _terminate_in_order()
-    started = lab.up(topology_of(args), detach=not args.foreground)
+    return lab.up(topology, detach)
+
+
+def _up(lab: Lab, args: argparse.Namespace) -> int:
+    started = _start(lab, args, detach=not args.foreground)
     if not args.foreground:
         return 0
     try:
@@ -310,8 +315,7 @@ def _run(lab: Lab, args: argparse.Namespace) -> int:
     command = command_after_dashes(args.command)
     if not command:
         raise CommandError("no command: lab run [options] -- COMMAND", USAGE)
-    _terminate_in_order()
-    started = lab.up(topology_of(args), detach=False)
+    started = _start(lab, args, detach=False)
     try:
         return attend(lab.enter(HEAD, command), lab.environment())
     finally:

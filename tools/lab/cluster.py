@@ -22,7 +22,7 @@ from cbt_plugins.formatting import about_size
 
 from .daemons import BringUp, Daemons, bring_up, finish
 from .link_delay import LinkDelay
-from .namespaces import Birth, Spaces, needed_paths, remove_groups, unseen
+from .namespaces import Birth, Spaces, needed_paths, refuse_unseen, remove_groups, unseen
 from .node_files import write_links, write_ssh
 from .pid1 import LINKS
 from .process import CephShell, LabProcess, by_namespace, default_signals
@@ -94,6 +94,15 @@ class Lab:
             self._is_own = True
         return LabRecord.load(self.dir)
 
+    def _created(self) -> Optional[LabRecord]:
+        """Return the record of the cluster that `up` starts again, None where it makes one."""
+        record = self._load()
+        return record if record and record.state == "created" else None
+
+    def refuse_unseen(self, topology: Topology) -> None:
+        """Raise LabUsage for a folder of `bind` that nodes would not see; a cluster that is here keeps its root."""
+        refuse_unseen(topology.bind, (self._created() or LabRecord(topology, "")).topology.root)
+
     @property
     def nodes(self) -> Dict[str, LabNode]:
         return self.record.topology.nodes
@@ -151,12 +160,11 @@ class Lab:
         with self.alone():
             if self.running:
                 raise LabError(f"already running: {self.dir}")
-            record = self._load()
-            fresh = record is None or record.state != "created"
-            if fresh:
+            record = self._created()
+            fresh = record is None
+            if record is None:
                 uuids = {str(osd): str(uuid.uuid4()) for osd in topology.osds}
                 record = LabRecord(topology, str(uuid.uuid4()), uuids)
-            assert record
             if topology not in (replace(record.topology, bind=topology.bind), Topology(bind=topology.bind)):
                 self._say(
                     f"{self.dir} holds a cluster already: the shape on the command line is ignored "
