@@ -158,6 +158,7 @@ def test_an_existing_file_is_kept_and_no_cluster_asked(cluster: Recorded, tmp_pa
         ("fsid", Result("", "No route to host", 255), "head node0: No route to host"),
         ("zone get", Result("", "sh: radosgw-admin: not found", 127), "radosgw-admin on node0: sh: radosgw-admin: not"),
         ("zone get", Result("", "unable to initialize zone: (2)", 2), "zone: (2); `ceph` works there, so "),
+        ("zone get", Result("", "bash: module: command not found\nzone: (2)", 2), "zone: (2); `ceph` works there, so "),
         ("zone get", Result("", "sudo: radosgw-admin: command not found", 1), "not found; install the program on "),
         ("zonegroup get", Result("", "failed to init zonegroup", 2), "exit status 2: failed to init zonegroup"),
         ("printf", Result("{}", "Error EACCES: access denied", 13), "Error EACCES: access denied"),

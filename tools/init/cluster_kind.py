@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
@@ -17,8 +18,9 @@ from ..command import CommandError
 from .endpoints import Endpoints
 from .entry import Entry
 
-#: exit status of a shell for a missing program
+#: exit status of a shell for a missing program, and the line of sudo
 _NO_PROGRAM = 127
+_SUDO_LACKS = re.compile(r"^sudo: .*: command not found$", re.M)
 #: timeout in seconds of a question that Ceph answers at once or never
 _QUICK = 30.0
 #: advice about a `radosgw-admin` that fails where `ceph` works
@@ -147,4 +149,4 @@ def login_of(option: str, node: str) -> Dict[str, Any]:
 
 def lacks_program(result: Result) -> bool:
     """Tell whether the program is missing, by the exit status of the shell, or the text of sudo."""
-    return result.status == _NO_PROGRAM or "command not found" in result.stderr
+    return result.status == _NO_PROGRAM or bool(_SUDO_LACKS.search(result.stderr))
