@@ -38,8 +38,8 @@ def _ceph_processes() -> str:
 
 #: defines the shell function `own_folder`
 OWN_FOLDER = program_text(Path(__file__).with_name("own_folder.sh"))
-#: its status for a folder that others could change
-REFUSED = 77
+#: its status for a folder that others could change, and for one that is missing
+REFUSED, _MISSING = 77, 3
 
 
 def make_own(*folders: str) -> str:
@@ -49,7 +49,7 @@ def make_own(*folders: str) -> str:
 
 def find_own(folder: str) -> str:
     """Return shell lines that end the shell: with status 0 where there is no such folder, else as `make_own` does."""
-    return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == 3 ? 0 : $?))\n"
+    return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == {_MISSING} ? 0 : $?))\n"
 
 
 def own_here(
@@ -63,7 +63,8 @@ def own_here(
     line = f"{OWN_FOLDER}own_folder {shlex.quote(str(folder.absolute()))} {action} {shlex.quote(remedy)}"
     done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PermissionError(errno.EPERM, done.stderr.strip() or f"{folder} cannot be made")
+        why = "leads to a folder that is missing" if done.returncode == _MISSING else "cannot be made"
+        raise PermissionError(errno.EPERM, done.stderr.strip() or f"{folder} {why}")
 
 
 def script_command(path: Path, *words: str) -> str:

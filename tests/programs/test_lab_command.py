@@ -327,6 +327,28 @@ def test_the_lock_that_a_wipe_removes_is_held_by_nobody_afterwards(tmp_path: Pat
         waiting.join()
 
 
+def test_a_command_that_meets_the_end_of_a_wipe_makes_the_folder_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, wipes, mkdir = tmp_path / "lab", ["lab", "run"], Path.mkdir
+
+    def wiped(path: Path, *args: Any, **options: Any) -> None:
+        mkdir(path, *args, **options)
+        if wipes and path.name == wipes[0]:
+            shutil.rmtree(folder)
+            del wipes[0]
+
+    monkeypatch.setattr(Path, "mkdir", wiped)
+    with lab.Lab(folder).alone():
+        assert (folder / "run" / "lock").exists() and not wipes
+
+
+def test_a_folder_that_is_a_link_to_nothing_is_named_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lab").symlink_to(tmp_path / "gone")
+    assert main(["lab", "status", "--dir", str(tmp_path / "lab")]) == 1
+    assert f"{tmp_path}/lab leads to a folder that is missing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("living", "health"), [("node1", "HEALTH_WARN"), ("node2", "no reply of the monitor")])
 def test_the_status_of_a_lab_whose_head_has_crashed(
     living: str, health: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

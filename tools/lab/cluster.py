@@ -406,15 +406,15 @@ class Lab:
         with contextlib.ExitStack() as stack:
             while not locked:
                 stack.close()
-                self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-                path.parent.mkdir(exist_ok=True)
-                lock = stack.enter_context(open(path, "a"))
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    self._say("waiting for another command on this lab")
-                    fcntl.flock(lock, fcntl.LOCK_EX)
-                with contextlib.suppress(FileNotFoundError):  # removed by the `down --wipe` that was waited for
+                with contextlib.suppress(FileNotFoundError):  # removed by a `down --wipe` that ends
+                    self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    path.parent.mkdir(exist_ok=True)
+                    lock = stack.enter_context(open(path, "a"))
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        self._say("waiting for another command on this lab")
+                        fcntl.flock(lock, fcntl.LOCK_EX)
                     locked = os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
             self._move_restored()
             yield
