@@ -167,7 +167,6 @@ def test_a_bound_folder_that_nodes_would_not_see_is_refused(
 def test_a_bound_folder_is_judged_by_the_root_of_the_cluster_that_is_there(
     root: str, given: str, refused: bool, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lab, "_terminate_in_order", lambda: None)
     monkeypatch.setattr(lab.Lab, "up", lambda *_, **__: 1 / 0)
     LabRecord(lab.Topology(1, 1, 0, 0, root=root), "fsid", {"0": "u"}, "created").save(tmp_path)
     with pytest.raises(ZeroDivisionError) if not refused else contextlib.nullcontext():
