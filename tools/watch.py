@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Protocol, Set, Tuple
 
 from cbt_plugins.config.units import parse_listen
 from cbt_plugins.exit_status import FAILED, OK, UNUSABLE
-from cbt_plugins.formatting.screen import discard, redraw
+from cbt_plugins.formatting.screen import discard, obeys_controls, redraw
 from cbt_plugins.polling import wait_until
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import Unreadable
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         live = LiveRun(newest_run(args.archive))
     except (OSError, ValueError) as e:
         raise Unreadable(f"{args.archive}: no run of cbt-plugins with a plan in it: {e}") from e
-    view: View = _JsonView() if args.json else _TextView()
+    view: View = _JsonView() if args.json else TextView()
     if args.serve is None:
         return _follow(live, view)
     from cbt_plugins.report.live_page import LivePage
@@ -176,11 +176,11 @@ class _JsonView:
         return _status(moment, live.summary())
 
 
-class _TextView:
+class TextView:
     """Lines of a terminal, redrawn at each look; without a terminal, a line now and then, and news at once."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
+        self._terminal = obeys_controls(sys.stdout)
         self._drawn = 0
         self._next = 0.0
         self._shown_notes: Optional[Set[str]] = None

@@ -151,11 +151,15 @@ class Paper:
 PLAIN = Paper()
 
 
+def obeys_controls(stream: Any) -> bool:
+    """Return whether a stream is a terminal that obeys control sequences."""
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
 def paper_of(stream: Any) -> Paper:
     """Return the paper of a stream. NO_COLOR and FORCE_COLOR decide about colours: https://no-color.org"""
-    terminal = stream.isatty()
-    wanted = bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
-    return Paper(_size_of(stream).columns if terminal else None, wanted and not os.environ.get("NO_COLOR"))
+    wanted = bool(os.environ.get("FORCE_COLOR")) or obeys_controls(stream)
+    return Paper(_size_of(stream).columns if stream.isatty() else None, wanted and not os.environ.get("NO_COLOR"))
 
 
 GREEN, RED, YELLOW = "32", "31", "33"

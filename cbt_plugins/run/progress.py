@@ -9,7 +9,7 @@ from typing import Optional, Sequence, TextIO
 
 from cbt_plugins.config.fault_spans import known_length
 from cbt_plugins.formatting.progress_line import Now, Remainder
-from cbt_plugins.formatting.screen import CLEAR_LINE, cut_to_row
+from cbt_plugins.formatting.screen import CLEAR_LINE, cut_to_row, obeys_controls
 from cbt_plugins.plan import Phase
 
 log = logging.getLogger("cbt_plugins.progress")
@@ -29,7 +29,7 @@ class Progress:
 
     def __init__(self, expected: Optional[float], out: TextIO = sys.stderr) -> None:
         self._out = out
-        self._terminal = out.isatty()
+        self._terminal = obeys_controls(out)
         self._every = 1.0 if self._terminal else max(PLAIN_EVERY, (expected or 0.0) / PLAIN_MOST)
         self._next = 0.0
         self._shown = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import sys
 import termios
 from contextlib import closing
 from typing import Iterator, TextIO, Tuple
@@ -14,13 +15,15 @@ import pytest
 from cbt_plugins.formatting.progress_line import Now
 from cbt_plugins.formatting.screen import redraw
 from cbt_plugins.run.progress import Progress
+from cbt_plugins.tools.watch import TextView
 
 ROWS, COLUMNS = 5, 20
 
 
 @pytest.fixture
-def terminal() -> Iterator[Tuple[TextIO, int]]:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tuple[TextIO, int]]:
     """A terminal, and the descriptor that has what it shows."""
+    monkeypatch.setenv("TERM", "xterm")
     shown, own = os.openpty()
     fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     with os.fdopen(own, "w") as stream:
@@ -42,3 +45,20 @@ def test_the_progress_line_is_one_row(terminal: Tuple[TextIO, int]) -> None:
     with closing(Progress(60.0, stream)) as progress:
         progress.show(Now("measure-new", "running", 5.0, 55.0))
         assert os.read(shown, 1000).decode() == "\r\x1b[Kmeasure-new: 0:05, "
+
+
+def test_a_dumb_terminal_gets_no_control_sequences(
+    terminal: Tuple[TextIO, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, shown = terminal
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr("cbt_plugins.report.live_terminal.moment_lines", lambda _: ["running"])
+    monkeypatch.setattr("cbt_plugins.report.live_terminal.notes", lambda *_: [])
+    view = TextView()
+    with closing(Progress(60.0, stream)) as progress:
+        for _ in range(2):
+            view.show({}, {}, ended=True)
+            progress.show(Now("measure-new", "running", 5.0, 55.0))
+    stream.flush()
+    assert os.read(shown, 1000).decode() == "running\r\n" * 2
