@@ -263,6 +263,19 @@ def test_no_verb_trusts_the_folder_of_another_user(
 
 
 @needs_root
+def test_a_lab_below_a_folder_of_nobody_is_known_in_a_user_namespace(tmp_path: Path) -> None:
+    """In the nodes of a lab without root the machine's /home is nobody's."""
+    folder = tmp_path / "home" / "lab"
+    folder.mkdir(mode=0o700, parents=True)
+    os.chown(folder.parent, OTHER, OTHER)
+    argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", "status", "--dir", str(folder)]
+    for enter, says in (([], "belongs to user nobody"), (["unshare", "-U", "-r"], f"no lab in {folder}")):
+        if enter and subprocess.run([*enter, "true"], capture_output=True).returncode:
+            pytest.skip("no user namespaces here")
+        assert says in subprocess.run([*enter, *argv], capture_output=True, text=True).stderr
+
+
+@needs_root
 @pytest.mark.parametrize("words", [["snapshot", "aged"], ["restore", "aged"], ["snapshots", "--remove", "aged"]])
 def test_no_verb_trusts_the_snapshots_of_another_user(
     words: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -29,6 +29,7 @@ from .process import CephShell, LabProcess, by_namespace, default_signals
 from .requirements import (
     LabError,
     LabUsage,
+    is_closed_in_user_namespace,
     missing,
     refuse_others_folder,
     refuse_without_aio,
@@ -90,7 +91,8 @@ class Lab:
     def _load(self) -> Optional[LabRecord]:
         """Return the record of the folder, None where there is none; LabError for a folder that others could write."""
         if not self._is_own and os.path.lexists(self.dir):
-            refuse_others_folder(self.dir, "--dir")
+            if not is_closed_in_user_namespace(self.dir):
+                refuse_others_folder(self.dir, "--dir")
             self._is_own = True
         return LabRecord.load(self.dir)
 

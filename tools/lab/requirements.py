@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ class Need:
     needed_for: str = ""
 
 
+#: length of the map of user ids outside of user namespaces
+_ALL_USERS = (1 << 32) - 1
 #: what a BlueStore OSD takes of fs.aio-max-nr
 AIO_PER_OSD = 2048
 #: Programs of the machine itself, whatever release the nodes run.
@@ -112,6 +115,15 @@ def refuse_others_folder(folder: Path, option: str, action: str = "look") -> Non
         own_here(folder, action, f"name another folder with {option}")
     except PermissionError as error:
         raise LabError(str(error.strerror)) from error
+
+
+def is_closed_in_user_namespace(folder: Path) -> bool:
+    """Tell whether a folder is ours and closed in a user namespace, where the machine's folders above are nobody's."""
+    users = Path("/proc/self/uid_map")
+    if not users.exists() or int(users.read_text().split()[2]) == _ALL_USERS:
+        return False
+    status = os.lstat(folder)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def refuse_without_namespaces(privileged: bool) -> None:
