@@ -78,8 +78,9 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
     # what was read from the file is not written back: an undo does not change the file
     if not access.document and any(document.get(name) != section for name, section in sections.items()):
         fsid = str(document.get("fsid") or "")
-        if access.admin and Way.of(before) != now:
-            _check_same(folder, before, fsid, access.ceph, _fsid(access, limits.quick))
+        places = (_place(before, document), _place(access.ceph, sections))
+        if access.admin and (Way.of(before) != now or places[0] != places[1]):
+            _check_same(folder, places, (fsid, _fsid(access, limits.quick)))
         write(folder, access, fsid)
     return access
 
@@ -157,14 +158,23 @@ def _fsid(access: ClusterAccess, timeout: float) -> str:
     return output if _FSID.fullmatch(output) else ""
 
 
-def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str) -> None:
-    """Raise FaultError when the cluster that answers is not, or may not be, the cluster of a folder."""
-    old_place, new_place = (before.head, before.conf_file), (now.head, now.conf_file)
-    if (fsid != fsid_now) if fsid and fsid_now else (old_place != new_place):
-        old, new = (
-            f"cluster {id or 'of unknown fsid'} (head {ceph.head}, {ceph.conf_file})"
-            for ceph, id in ((before, fsid), (now, fsid_now))
-        )
+def _place(ceph: Ceph, sections: Mapping[str, Any]) -> str:
+    """Return in words where a cluster is reached; `sections`: those of its cluster.json."""
+    kubernetes, kubeconfigs = sections["cluster"].get("kubernetes"), sections.get(_KUBECONFIG)
+    words = [f"head {ceph.head}", ceph.conf_file]
+    if isinstance(kubernetes, Mapping):
+        words += [f"{key} {kubernetes[key]}" for key in ("context", "kubeconfig") if kubernetes.get(key)]
+    return ", ".join([*words, *([f"{_KUBECONFIG}={kubeconfigs}"] if kubeconfigs else [])])
+
+
+def _check_same(folder: Path, places: Tuple[str, str], fsids: Tuple[str, str]) -> None:
+    """Raise FaultError when the cluster that answers is not, or may not be, the cluster of a folder.
+
+    The first place and ID are those of the folder.
+    """
+    values = fsids if all(fsids) else places
+    if values[0] != values[1]:
+        old, new = (f"cluster {fsid or 'of unknown fsid'} ({place})" for fsid, place in zip(fsids, places))
         raise FaultError(f"{folder} belongs to {old}, but this run uses {new}: use another archive directory")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, cast
 
@@ -21,7 +22,7 @@ from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.cluster_conditions import COMMAND
 from cbt_plugins.config import plugins
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.faults import ClusterAccess, cluster_access, undo_seal
+from cbt_plugins.faults import ClusterAccess, FaultError, cluster_access, undo_seal
 from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.tools.__main__ import main
@@ -255,6 +256,31 @@ def test_cluster_json_names_the_kubeconfigs_of_the_run(
     assert os.environ.get("KUBECONFIG", "") == ":".join(absolute)
     assert again.ceph.kubernetes and f"--kubeconfig={tmp_path}/sub/kc.json" in again.ceph.kubernetes.words()
     assert cluster["kubernetes"]["kubeconfig"] == "sub/kc.json"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("changed", "kubeconfig"), [("", "other"), ("", "unreachable"), ("other", "run")])
+def test_a_run_on_another_cluster_leaves_cluster_json_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str, kubeconfig: str
+) -> None:
+    """The undo needs the context and the kubeconfigs in it."""
+    answers = "case $KUBECONFIG$* in *other*) echo 1$fsid;; *unreachable*) exit 1;; *) echo 2$fsid;; esac"
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\nfsid=1111111-2222-3333-4444-555555555555\n{answers}\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    limits = cluster_access.ClusterLimits()
+
+    def resume(context: str, kubeconfig: str) -> None:
+        monkeypatch.setenv("KUBECONFIG", f"/{kubeconfig}")
+        cluster = {"head": "t", "transport": "kubectl", "kubernetes": {"context": context}}
+        cluster_access.ensure(tmp_path, replace(access_of(cluster, NO_PDSH), admin=True), limits)
+
+    resume("test", "run")
+    before = (tmp_path / cluster_access.FILE).read_bytes()
+    with pytest.raises(FaultError, match=r"belongs to cluster 2.*/run\).* uses cluster .*: use another archive"):
+        resume(changed or "test", kubeconfig)
+    assert (tmp_path / cluster_access.FILE).read_bytes() == before
+    resume("test", "run-by-new-file")
+    assert cluster_access.read(tmp_path) and os.environ["KUBECONFIG"] == "/run-by-new-file"
 
 
 def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others(
