@@ -20,7 +20,7 @@ MONS = ("node1", "node2", "node3")
 class Cluster:
     """Stands where `Ceph` and `Remote` do: OSDs of systemd, and nodes whose kernels can do all."""
 
-    head, command, kubernetes, in_pods = "node0", "ceph", None, False
+    head, command, kubernetes, in_pods = "node0", "ceph", None, ()
     repaired, commands_of_osds = 0, ""  # reads of each OSD; what `tell osd.N help` replies
 
     @property

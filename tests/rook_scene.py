@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence, Union
 
 from waiting import wait_for
 
@@ -25,7 +25,7 @@ DEPLOYMENTS: Mapping[str, Dict[str, str]] = {
 }
 
 
-def rook_scene(kubernetes: Mapping[str, Any], *nodes: str, transport: str = "kubectl") -> Scene:
+def rook_scene(kubernetes: Mapping[str, Any], *nodes: str, transport: Union[str, Dict[str, str]] = "kubectl") -> Scene:
     """The scene of a cluster with these daemons, on nodes: of osd.3, osd.4, and the gateway."""
     hosts = nodes or ("node3", "node4", "node5")
     section = {"head": "t", "osds": list(hosts[:2]), "rgws": [hosts[2]], "kubernetes": dict(kubernetes)}

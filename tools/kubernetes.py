@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 import yaml
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, Pod
-from cbt_plugins.config.cluster import is_head_a_pod
+from cbt_plugins.config.cluster import nodes_in_pods
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault import changes_in_kubernetes, stops_gateways
 from cbt_plugins.config.fault_spans import fault_spans
@@ -225,7 +225,7 @@ class _Rights:
         namespace = self.kubernetes.namespace
         self._of_commands()
         self._of_secrets()
-        in_pods = is_head_a_pod(self.config.cluster)
+        in_pods = bool(nodes_in_pods(self.config.cluster))
         faults = [span.fault for run in self.config.runs for span in fault_spans(run.plan)]
         self._of_faults({changes_in_kubernetes(fault, in_pods) for fault in faults})
         if any(stops_gateways(fault) for fault in faults if changes_in_kubernetes(fault, in_pods)):

@@ -20,7 +20,7 @@ from cbt_plugins.cluster.shell_programs import subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.cluster_conditions import is_clean
-from cbt_plugins.config.cluster import conf_file, is_head_a_pod
+from cbt_plugins.config.cluster import conf_file, nodes_in_pods
 from cbt_plugins.inventory import head_of
 
 #: exit status of a command that was ended at its limit
@@ -234,7 +234,7 @@ class Ceph:
         self.head = head_of(cluster)
         self.times = CommandTimes()
         self.kubernetes = Kubernetes.of(cluster)
-        self.in_pods = is_head_a_pod(cluster)  # so are the daemons, by Rook
+        self.in_pods = nodes_in_pods(cluster)
         self.programs = CephPrograms.of(cluster)
         self.conf_file = conf_file(cluster)
         self._ceph, self._admin = self.programs.ceph, self.programs.admin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union
+from typing import Annotated, Any, Dict, FrozenSet, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 
@@ -97,9 +97,21 @@ def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def is_head_a_pod(cluster: Mapping[str, Any]) -> bool:
     """Return whether Ceph's programs are in a pod, as on a cluster of Rook: by the transport that the head names."""
-    value, head = cluster.get("transport"), head_of(cluster)
-    by_node = {host_of(str(node)): name for node, name in value.items()} if isinstance(value, dict) else {head: value}
-    name = by_node.get(head)
+    return _is_pod(cluster, head_of(cluster))
+
+
+def nodes_in_pods(cluster: Mapping[str, Any]) -> FrozenSet[str]:
+    """Return the nodes whose daemons are in pods, by Rook: all if the head is a pod, else nodes that are pods."""
+    if is_head_a_pod(cluster):
+        return frozenset(nodes_of(cluster))
+    roles = [role for role in ROLES if role not in ("head", "clients", "watched")]
+    return frozenset(node for node in nodes_of(cluster, *roles) if _is_pod(cluster, node))
+
+
+def _is_pod(cluster: Mapping[str, Any], node: str) -> bool:
+    value = cluster.get("transport")
+    by_node = {host_of(str(key)): name for key, name in value.items()} if isinstance(value, dict) else {node: value}
+    name = by_node.get(node)
     return name in plugins.built_in(plugins.TRANSPORTS) and "kubernetes" in plugins.load(plugins.TRANSPORTS, name).needs
 
 

@@ -67,7 +67,7 @@ def kind_class(name: str) -> Any:
 def changes_in_kubernetes(fault: plan.Fault, in_pods: bool) -> Optional[str]:
     """Return the objects of Kubernetes that a fault changes, as `Kind.changes_in_kubernetes` names them; "": none.
 
-    `in_pods`: whether the daemons are in pods, if the fault does not name its service manager.
+    `in_pods`: whether daemons are in pods, if the fault does not name its service manager.
     """
     changed: Optional[str] = kind_class(fault.kind).changes_in_kubernetes
     manager = fault.options.get("service_manager") or ("rook" if in_pods else "")

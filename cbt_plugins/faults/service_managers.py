@@ -253,8 +253,15 @@ def find_services(
     `on_node`: the fault acts on the nodes themselves or on their disks. Raises FaultError, also for such a fault of
     daemons in pods.
     """
-    daemons = list(daemons)
-    manager = manager or ("rook" if scene.ceph.in_pods else "")
+    daemons, in_pods = list(daemons), scene.ceph.in_pods
+    if in_pods and not manager:
+        is_head_a_pod = scene.head in in_pods
+        of_rook = [name for name in daemons if is_head_a_pod or scene.node(name) in in_pods]
+        others = [name for name in daemons if name not in of_rook]
+        if of_rook and others:
+            services_of_rook = find_services(scene, of_rook, "rook", on_node)
+            return {**services_of_rook, **find_services(scene, others, on_node=on_node)}
+        manager = "rook" if of_rook or is_head_a_pod else ""
     own = MANAGERS[manager].find_services(scene, daemons) if manager else None
     if own is not None and on_node:
         hit = names(daemons) or "the nodes"

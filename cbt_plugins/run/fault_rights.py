@@ -50,8 +50,9 @@ def _spans_by_object(run: RunContext) -> Dict[Optional[str], List[Span]]:
     """Return the faults that change something in Kubernetes, by `Kind.changes_in_kubernetes` or `GATEWAY`."""
     by_object: Dict[Optional[str], List[Span]] = {}
     for span in fault_spans(run.plan):
-        changed = changes_in_kubernetes(span.fault, run.ceph.in_pods)
-        if changed != "":
+        changed = changes_in_kubernetes(span.fault, bool(run.ceph.in_pods))
+        may_hit = changed is None and run.ceph.head not in run.ceph.in_pods  # daemons that are in no pods
+        if changed != "" and not may_hit:
             by_object.setdefault(changed, []).append(span)
             if stops_gateways(span.fault):
                 by_object.setdefault(GATEWAY, []).append(span)

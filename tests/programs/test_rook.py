@@ -260,6 +260,18 @@ def test_daemons_are_looked_for_on_their_nodes_if_only_clients_are_pods(
         assert service.manager == found
 
 
+def test_daemons_of_nodes_that_are_pods_are_of_rook_behind_a_head_that_is_none(
+    rook: Rook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubernetes = {"context": "test", "kubeconfig": str(rook.api.kubeconfig(rook.folder))}
+    scene, unit = rook_scene(kubernetes, transport={"node3": "kubectl"}), "unit osd.4 ceph-osd@4.service active"
+    monkeypatch.setattr(scene.ceph.remote, "run", lambda nodes, *_, **__: {node: Result(unit, "", 0) for node in nodes})
+    services = service_managers.find_services(scene, [OSD3, OSD4])
+    assert {node: service.manager for node, (service,) in services.items()} == {"node3": "rook", "node4": "systemd"}
+    with pytest.raises(FaultError, match="the daemons run in pods"):
+        service_managers.find_services(scene, [OSD3, OSD4], on_node=True)
+
+
 def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) -> None:
     """No port and no process of it is seen from outside."""
     (step,) = kinds.make("stop", {}).steps(rook.scene(), Targets((), (GATEWAY,), (str(GATEWAY),)))

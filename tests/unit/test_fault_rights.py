@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, cast
+from typing import Any, List, Sequence, cast
 
 import pytest
 from run_context import context
@@ -43,7 +43,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_with(
-    *kinds: str, optional: bool = False, manager: str = "", in_pods: bool = True, **section: str
+    *kinds: str, optional: bool = False, manager: str = "", in_pods: Sequence[str] = ("node0",), **section: str
 ) -> RunContext:
     """A run of a fill, then of a phase with a fault of each kind, labelled a, b, ..."""
     options = {"service_manager": manager} if manager else {}
@@ -120,10 +120,10 @@ def test_daemons_of_another_service_manager_are_not_in_pods(asked: Path) -> None
 
 
 def test_daemons_are_not_in_pods_if_only_clients_are(asked: Path) -> None:
-    run = run_with("stop", "pause", "delete_pod", namespace="rook-ceph", in_pods=False)
+    run = run_with("stop", "pause", "delete_pod", namespace="rook-ceph", in_pods=())
     assert errors_of_rights(run) == []
     assert [line.partition("can-i ")[2] for line in asked.read_text().splitlines()] == ["list pods", "delete pods"]
-    assert errors_of_rights(run_with("stop", namespace="rook-ceph", in_pods=False, manager="rook"))
+    assert errors_of_rights(run_with("stop", namespace="rook-ceph", in_pods=(), manager="rook"))
 
 
 @pytest.mark.parametrize("run", [run_with("out", namespace="rook-ceph"), run_with("stop"), run_with()])

@@ -45,7 +45,7 @@ class Answers:
 
 def step(answers: Answers, host: str = HOST, **changed: Any) -> Step:
     facts = Facts({**PACIFIC, **changed})
-    ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None, in_pods=False)
+    ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None, in_pods=())
     nodes = ("node0", *facts.hosts, "gw1")
     (made,) = Maintenance(None).steps(Scene(cast(Ceph, ceph), facts, nodes, "r1"), Targets((host,), (), (host,)))
     return made

@@ -21,7 +21,7 @@ NODES = tuple(f"node{n}" for n in range(9))
 class Said:
     """Stands where `Ceph` does: `mon_osd_min_down_reporters` is 2. `addresses`: the reply of each node."""
 
-    head, command, kubernetes, in_pods = "node0", "ceph", None, False
+    head, command, kubernetes, in_pods = "node0", "ceph", None, ()
 
     def __init__(self, addresses: Optional[Mapping[str, str]] = None) -> None:
         self._addresses = addresses or {}

@@ -91,7 +91,7 @@ def test_the_pressure_of_a_node_is_read_before_and_in_force(tmp_path: Path) -> N
 def test_a_node_without_pressure_of_its_kernel_is_named_once(psi: Tuple[str, ...]) -> None:
     look = "cpus 2\navailable 8000000000\n" + "".join(f"{kind}_some 0.12\n" for kind in psi)
     scene: Any = SimpleNamespace(
-        ceph=SimpleNamespace(in_pods=False), name="r", limits=ClusterLimits(), ask=lambda node, text, root: look
+        ceph=SimpleNamespace(in_pods=()), name="r", limits=ClusterLimits(), ask=lambda node, text, root: look
     )
     kind = make("pressure", {"memory": 2e6})
     steps = kind.steps(scene, Targets(("node1", "node2"), (), ()))

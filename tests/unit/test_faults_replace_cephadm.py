@@ -59,7 +59,7 @@ class Answers:
 
 def step(answers: Answers, *osds: int, changed: Optional[Dict[str, Any]] = None) -> Step:
     facts = Facts({**deepcopy(PACIFIC), **(changed or {})})
-    ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None, in_pods=False)
+    ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None, in_pods=())
     scene = Scene(cast(Ceph, ceph), facts, ("node0", *facts.hosts), "r1")
     daemons = osd_names(osds or [3])
     (planned,) = make("replace", {}).steps(scene, Targets((), daemons, tuple(map(str, daemons))))
