@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -262,4 +263,6 @@ def test_an_exact_test_assumes_no_normal_logarithms() -> None:
     exact, by_t = compare_runs(base, new), compare_runs(base[:4], new[:4])
     assert {warning.code for warning in exact.base.warnings} == {"assumes-normal"}
     assert not exact.all_warnings
+    of_t = replace(exact, method="exact aligned ranks")  # its interval is of the t
+    assert {warning.code for warning in of_t.all_warnings} == {"assumes-normal"}
     assert {warning.code for warning in by_t.all_warnings} == {"assumes-normal"}

@@ -112,10 +112,10 @@ class Comparison:
     def all_warnings(self) -> Tuple[StatisticsWarning, ...]:
         """The warnings about the sides and about their comparison, each once.
 
-        That the intervals of the sides assume normal logarithms says nothing about an exact test.
+        That the intervals of the sides assume normal logarithms says nothing about a test and an interval of ranks.
         """
         of_sides = [*self.base.warnings, *self.new.warnings]
-        if self.method.startswith("exact"):
+        if self.method in ("exact rank sum", "exact signed ranks"):
             of_sides = [warning for warning in of_sides if warning.code != "assumes-normal"]
         return tuple(dict.fromkeys((*of_sides, *self.warnings)))
 
