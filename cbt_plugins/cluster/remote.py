@@ -155,8 +155,10 @@ class Remote:
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
-        except FileNotFoundError:
-            return b"", f"{line[0]}: not found: install it on this machine".encode(), UNREACHABLE
+        except OSError as error:
+            is_missing = isinstance(error, FileNotFoundError)
+            why = "not found: install it on this machine" if is_missing else error.strerror
+            return b"", f"{line[0]}: {why}".encode(), UNREACHABLE
         try:
             out, err = process.communicate(data or None, timeout + self._transports[node].connect_limit)
         except subprocess.TimeoutExpired:

@@ -238,6 +238,9 @@ def test_a_program_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
     section = {"clients": ["a"], "transport": "kubectl", "kubernetes": {"context": "test"}}
     result = Remote.of_cluster(section, {}).run(["a"], "true", check=False)["a"]
     assert result.status == 255 and result.stderr.startswith("kubectl: not found: install it on this machine; try: ")
+    (tmp_path / "kubectl").touch(0o644)
+    result = Remote.of_cluster(section, {}).run(["a"], "true", check=False)["a"]
+    assert result.status == 255 and result.stderr.startswith("kubectl: Permission denied; try: ")
 
 
 @pytest.mark.parametrize(("of_run", "of_undo"), [("a:sub/b", "other"), ("", "other"), ("a", "")])
