@@ -173,7 +173,7 @@ def test_threads_are_those_of_each_host(tmp_path: Path) -> None:
     """With --hosts: their requests in flight are the queue depth of a point in `export --format cbt`."""
     text = (DATA / "resfile-lat.txt").read_text()
     line = next(line for line in text.splitlines() if line.startswith("COMMAND"))
-    for hosts, depth in (("", 8), ("a,b,c,d", 32)):
+    for hosts, depth in (("", 8), ("a,b,c,d,", 32)):
         command = f'COMMAND LINE: "elbencho" "-t" "2" "--iodepth" "4" "--hosts" "{hosts}"'
         (tmp_path / "x.txt").write_text(text.replace(line, command if hosts else command.partition(' "--hosts"')[0]))
         (record,) = read_imported(tmp_path / "x.txt")

@@ -70,7 +70,7 @@ def _options(command: str) -> Iterator[Tuple[str, str]]:
         elif option in _NUMBERS and value.isdigit():
             yield _NUMBERS[option], value
         elif option == "--hosts":
-            yield "hosts", str(len(value.split(",")))
+            yield "hosts", str(len(list(filter(None, value.split(",")))))
 
 
 def _columns(kind: str, text: str) -> Iterator[Tuple[str, str]]:
