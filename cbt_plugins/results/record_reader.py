@@ -253,7 +253,7 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
         folders = (path.absolute().name, *file.parent.relative_to(path).parts)
         kind = _kind_of(file, importer_of_kind) if file.is_file() and not _is_other(file.name, folders) else None
         if kind is not None:
-            claimed[kind][file.with_name(unpacked_name(file))] = file
+            claimed[kind].setdefault(file.with_name(unpacked_name(file)), file)  # the file sorts before its .gz
     about = (cbt.configuration(path), cbt.clients(path), cbt.faults_of(path))
     records: List[RunRecord] = []
     for kind, of_program in claimed.items():

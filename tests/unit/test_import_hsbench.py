@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
@@ -278,6 +279,23 @@ def test_a_client_that_was_broken_off_makes_the_run_unusable(
     for client, rows in (("client1", left), ("client2", left)):  # both alike: only the torn mode is seen
         (tmp_path / f"output.0.csv.{client}").write_text(text_of(rows))
     assert all(record.usable is (code != "torn-output") for record in read_imported(tmp_path))
+
+
+def test_a_client_without_a_file_in_the_folder_of_a_mode_is_missing(tmp_path: Path) -> None:
+    for mode, clients in (("PUT", ("node1", "node2")), ("GET", ("node1",))):
+        (tmp_path / mode).mkdir()
+        for client in clients:
+            (tmp_path / mode / f"{client}.csv").write_text(text_of(_mode(mode)))
+    (record,) = read_imported(tmp_path)
+    (text,) = [warning.text for warning in record.warnings if warning.code == "missing-client"]
+    assert not record.usable and "no result of node2" in text
+
+
+def test_an_interrupted_copy_is_not_read_instead_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "node1.csv").write_text(text_of(_mode("PUT")))
+    (tmp_path / "node1.csv.gz").write_bytes(gzip.compress(text_of(_mode("PUT")).encode())[:-20])
+    (record,) = read_imported(tmp_path)
+    assert record.usable
 
 
 def test_files_of_different_modes_are_no_lost_clients(tmp_path: Path) -> None:

@@ -92,7 +92,9 @@ class ClientImporter(Importer):
         parsed: List[Parsed] = []
         warnings: List[ResultWarning] = []
         files = list(_preferred(results.files)) if results.source.is_dir() else results.files
-        for path, client in self._clients_of_files(files, results.folder).items():
+        clients = self._clients_of_files(files, results.folder)
+        short_names = {client: _short_name(path) for path, client in clients.items()}
+        for path, client in clients.items():
             try:
                 with reading(path):
                     parsed.append(self.parse(_client_file(path, client, results)))
@@ -112,7 +114,7 @@ class ClientImporter(Importer):
         if results.faults is not None:
             usable = usable and results.faults.as_planned
             warnings += results.faults.warnings
-        return list(self._records(results, parsed, warnings, usable))
+        return list(self._records(results, parsed, warnings, usable, short_names))
 
     def _clients_of_files(self, files: Sequence[Path], folder: Path) -> Dict[Path, str]:
         """Return the client of each file, by the shortest form of name that tells all of them apart."""
@@ -125,7 +127,12 @@ class ClientImporter(Importer):
         return names
 
     def _records(
-        self, results: ResultFiles, parsed: Sequence[Parsed], warnings: Sequence[ResultWarning], usable: bool
+        self,
+        results: ResultFiles,
+        parsed: Sequence[Parsed],
+        warnings: Sequence[ResultWarning],
+        usable: bool,
+        short_names: Mapping[str, str],
     ) -> Iterator[RunRecord]:
         """Yield a record for each loop of a program that repeats everything."""
         faults = results.faults
@@ -134,10 +141,12 @@ class ClientImporter(Importer):
         for client_result in parsed:
             for loop, parts in client_result.loops.items():
                 loops.setdefault(loop, []).extend(parts)
+        host_of = _hosts([part for parts in loops.values() for part in parts], short_names)
+        hosts = {loop: [replace(part, client=host_of[part.client]) for part in parts] for loop, parts in loops.items()}
         for loop, parts in loops.items():
             lines, part_warnings, complete = measurements(parts)
             lines = [_finite(line) for line in lines]
-            lost = list(_lost_clients(parts, loops.values()))
+            lost = list(_lost_clients(hosts[loop], hosts.values()))
             part_warnings += lost
             if not self.has_clock:
                 lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
@@ -172,6 +181,19 @@ def _finite(line: Measurement) -> Measurement:
     if line.value is None or math.isfinite(line.value):
         return line
     return replace(line, value=None, series=None, bin=0.0)
+
+
+def _hosts(parts: Sequence[Part], short_names: Mapping[str, str]) -> Dict[str, str]:
+    """Return client -> short name if all files of that name have different phases, such as put/a and get/a."""
+    phases: Dict[str, List[str]] = {}
+    for client, phase in sorted({(part.client, part.phase) for part in parts}):
+        phases.setdefault(short_names.get(client, client), []).append(phase)
+    hosts = {}
+    for client in {part.client for part in parts}:
+        short_name = short_names.get(client, client)
+        of_name = phases[short_name]
+        hosts[client] = short_name if len(set(of_name)) == len(of_name) else client
+    return hosts
 
 
 def _lost_clients(parts: Sequence[Part], loops: Iterable[Sequence[Part]]) -> Iterator[ResultWarning]:
@@ -234,11 +256,11 @@ def _preferred(files: Sequence[Path]) -> Iterator[Path]:
         yield max(copies, key=_says)
 
 
-def _says(file: Path) -> Tuple[bool, bool, bool, str]:
+def _says(file: Path) -> Tuple[bool, bool, bool, bool]:
     text = file.name.startswith("output.") and not re.search(r"\.(csv|json)(\.|$)", file.name)
     # rados bench: what CBT makes of the text has no series; fio: the text has the JSON in it
     best = text or ".json" in file.name
-    return file.stat().st_size > 0, best, not unpacked_name(file).endswith(".txt"), file.name
+    return file.stat().st_size > 0, best, not unpacked_name(file).endswith(".txt"), unpacked_name(file) == file.name
 
 
 def _config(results: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:
