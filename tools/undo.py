@@ -115,7 +115,12 @@ def run(args: argparse.Namespace) -> int:
     folders = sorted(run_folders, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         raise CommandError(f"{args.archive}: no open change has the label {args.give_up!r}")
-    statuses = [_dry(folder, args.data) if args.dry_run else _undo(folder, args) for folder in folders]
+    kubeconfigs, statuses = os.environ.get("KUBECONFIG"), []
+    for folder in folders:
+        statuses.append(_dry(folder, args.data) if args.dry_run else _undo(folder, args))
+        os.environ.pop("KUBECONFIG", None)  # of this folder's run
+        if kubeconfigs is not None:
+            os.environ["KUBECONFIG"] = kubeconfigs
     if not folders and not unknown:
         print(f"{args.archive}: no run of this archive has changed a cluster")
     return OPEN if unknown or OPEN in statuses else max(statuses, default=UNDONE)

@@ -286,6 +286,27 @@ def test_a_run_on_another_cluster_leaves_cluster_json_as_it_is(
     assert cluster_access.read(tmp_path) and os.environ["KUBECONFIG"] == "/run-by-new-file"
 
 
+def test_the_kubeconfigs_of_a_run_are_not_those_of_the_next_undo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/of-run")
+    cluster = {"head": "t", "transport": "kubectl", "kubernetes": {"context": "test"}}
+    cluster_access.write(tmp_path, access_of(cluster, NO_PDSH))
+    UndoJournal(tmp_path).close()
+    monkeypatch.setenv("KUBECONFIG", "/of-user")
+    seen: List[str] = []
+    read = cluster_access.read
+
+    def spy(*args: Any, **options: Any) -> ClusterAccess:
+        access = read(*args, **options)
+        seen.append(os.environ["KUBECONFIG"])
+        return access
+
+    monkeypatch.setattr(cluster_access, "read", spy)
+    assert main(["undo", str(tmp_path)]) == 0
+    assert (seen[:1], os.environ["KUBECONFIG"]) == (["/of-run"], "/of-user")
+
+
 def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others(
     ssh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
