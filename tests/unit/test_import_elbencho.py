@@ -180,6 +180,14 @@ def test_threads_are_those_of_each_host(tmp_path: Path) -> None:
         assert importers()["elbencho"].queue_depth(record) == depth
 
 
+def test_the_number_of_hosts_of_a_file_is_not_known(tmp_path: Path) -> None:
+    text = (DATA / "resfile-lat.txt").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("COMMAND"))
+    (tmp_path / "x.txt").write_text(text.replace(line, f'{line} "--iodepth" "4" "--hostsfile" "all"'))
+    (record,) = read_imported(tmp_path / "x.txt")
+    assert importers()["elbencho"].queue_depth(record) is None
+
+
 def test_an_hour_in_text_is_whole_seconds() -> None:
     text = (DATA / "resfile.txt").read_text().replace("30m0.279s", "1h30m9s")
     rows, _ = elbencho_text.rows_of(text)

@@ -68,7 +68,7 @@ class Elbencho(ClientImporter):
 
     def queue_depth(self, record: RunRecord) -> Optional[int]:
         threads, depth = record.config.get("load.threads"), record.config.get("load.queue_depth")
-        if not threads or not depth:
+        if not threads or not depth or record.config.get("load.hosts_file"):
             return None
         hosts, processes = (int(record.config.get(f"load.{key}") or 1) for key in ("hosts", "processes"))
         return int(threads) * int(depth) * hosts * processes
@@ -233,5 +233,7 @@ def _config(row: _Row) -> Iterator[Tuple[str, Any]]:
         number = _number(row, key)
         if number is not None:
             yield name, int(number)
+    if row.get(elbencho_text.HOSTS_FILE):
+        yield "load.hosts_file", row[elbencho_text.HOSTS_FILE]
     if row.get("version"):
         yield "version.elbencho", row["version"]

@@ -14,6 +14,8 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 HEAD = "OPERATION   RESULT TYPE"
 #: begins a file of --resfile
 DATE = "ISO DATE: "
+#: column of --hostsfile: the number of hosts is not known
+HOSTS_FILE = "hosts file"
 _COMMAND = "COMMAND LINE: "
 _LABEL = "LABEL: "
 _END = "---"
@@ -69,6 +71,8 @@ def _options(command: str) -> Iterator[Tuple[str, str]]:
                 yield _SIZES[option], str(int(match[1]) << _UNITS[match[2].upper()])
         elif option in _NUMBERS and value.isdigit():
             yield _NUMBERS[option], value
+        elif option == "--hostsfile":
+            yield HOSTS_FILE, value
         elif option == "--hosts":
             yield "hosts", str(len(list(filter(None, value.split(",")))))
 
