@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List
@@ -188,7 +189,7 @@ def test_a_packed_file_and_its_unpacked_copy_are_one(tmp_path: Path, name: str) 
     (alone,) = read_imported(tmp_path)
     (tmp_path / name[: -len(".zst")]).write_bytes(b"".join(PackedFile(DATA / name).chunks()))
     (record,) = read_imported(tmp_path)
-    assert record == alone
+    assert replace(record, source=alone.source, name=alone.name) == alone
 
 
 def test_clients_of_one_file_are_told_apart(tmp_path: Path) -> None:
