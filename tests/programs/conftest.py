@@ -1,16 +1,26 @@
-"""Fixtures of programs that run on real clusters."""
+"""Fixtures that several files have."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
-from typing import Iterator
+from typing import TYPE_CHECKING, Iterator
 
 import pytest
 import yaml
+from archive_builder import COPIED, HALF
 from rook_cluster import CLIENT, CONSENT, NAMESPACE, OWN, STORE, kubectl, tool, wait_until_at_rest, watched_pods
+from rook_daemons import Rook
+
+from cbt_plugins.journal import Journal
+from cbt_plugins.results.live_run import LiveRun
+
+if TYPE_CHECKING:  # needs jinja2
+    from cbt_plugins.report.live_page import LivePage
+    from cbt_plugins.report.live_server import LiveServer
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +49,44 @@ def init_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     wait_until_at_rest()
     yield folder
     kubectl("delete", "--ignore-not-found", "-f", "-", given=manifest.stdout)
+
+
+@pytest.fixture
+def rook(tmp_path: Path) -> Iterator[Rook]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    made = Rook(tmp_path)
+    try:
+        yield made
+    finally:
+        made.api.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The half archive, which a process has."""
+    folder = tmp_path / "results" / "00000000" / "id-1a2b3c4d"
+    shutil.copytree(HALF, folder)
+    monkeypatch.setattr("time.time", lambda: COPIED)
+    with closing(Journal(folder / "journal.jsonl")) as journal:
+        journal.write("invocation")
+        yield folder
+
+
+@pytest.fixture
+def page(run: Path) -> LivePage:
+    """The page of this run."""
+    from cbt_plugins.report.live_page import LivePage
+
+    made = LivePage(LiveRun(run))
+    made.look()
+    return made
+
+
+@pytest.fixture
+def server(page: LivePage) -> Iterator[LiveServer]:
+    """The server of this page."""
+    from cbt_plugins.report.live_server import LiveServer
+
+    with closing(LiveServer(page, "127.0.0.1", 0)) as started:
+        yield started
