@@ -97,7 +97,7 @@ def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def is_head_a_pod(cluster: Mapping[str, Any]) -> bool:
     """Return whether Ceph's programs are in a pod, as on a cluster of Rook: by the transport that the head names."""
-    return _is_pod(cluster, head_of(cluster))
+    return head_of(cluster) in _pods(cluster, [head_of(cluster)])
 
 
 def nodes_in_pods(cluster: Mapping[str, Any]) -> FrozenSet[str]:
@@ -105,14 +105,21 @@ def nodes_in_pods(cluster: Mapping[str, Any]) -> FrozenSet[str]:
     if is_head_a_pod(cluster):
         return frozenset(nodes_of(cluster))
     roles = [role for role in ROLES if role not in ("head", "clients", "watched")]
-    return frozenset(node for node in nodes_of(cluster, *roles) if _is_pod(cluster, node))
+    return _pods(cluster, nodes_of(cluster, *roles))
 
 
-def _is_pod(cluster: Mapping[str, Any], node: str) -> bool:
+def _pods(cluster: Mapping[str, Any], nodes: Sequence[str]) -> FrozenSet[str]:
+    """Return those of the nodes that are pods."""
     value = cluster.get("transport")
-    by_node = {host_of(str(key)): name for key, name in value.items()} if isinstance(value, dict) else {node: value}
-    name = by_node.get(node)
-    return name in plugins.built_in(plugins.TRANSPORTS) and "kubernetes" in plugins.load(plugins.TRANSPORTS, name).needs
+    by_node = {host_of(str(key)): name for key, name in value.items()} if isinstance(value, dict) else None
+    built_in_names = plugins.built_in(plugins.TRANSPORTS)
+    transports = {node: value if by_node is None else by_node.get(node) for node in nodes}
+    of_pods = {
+        name
+        for name in {name for name in transports.values() if name in built_in_names}
+        if "kubernetes" in plugins.load(plugins.TRANSPORTS, name).needs
+    }
+    return frozenset(node for node, name in transports.items() if name in built_in_names and name in of_pods)
 
 
 def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:
