@@ -80,18 +80,12 @@ def index_scrubs(lab: RunningLab) -> Dict[str, str]:
 def test_a_node_fails_and_comes_back_and_all_is_as_before(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
-    settings = {**SETTINGS, "config": {"mon": {"mon_osd_down_out_interval": 3}}, "scrub": "deep-after"}
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "12s"}, settings=settings, post_poll="3s"))
-    scrubbed = index_scrubs(lab)
+    settings = {**SETTINGS, "config": {"mon": {"mon_osd_down_out_interval": 3}}}
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "12s"}, settings=settings))
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
     assert cycle.left() == []  # on client2 neither, which makes no load
-    assert scrubbed and all(stamp > scrubbed[pg] for pg, stamp in index_scrubs(lab).items())
-    undone = [e["t"] for e in events(cycle) if e["event"] == "deep-scrub-begin"][-1]
-    watched = [sample for sample in read_samples(files_of(cycle.folder)).samples if sample.t > undone]
-    # the balancer is on again, and may move a PG, which may have to recover what was written meanwhile
-    assert watched and watched[-1].clean and all(sample.osds_up == 8 for sample in watched)
     phases = cycle.phases()
     assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
     for name in ("no-failure", "one-down", "recover"):
@@ -127,6 +121,23 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
         cwd=PROJECT,
     ).stdout
     assert "active+clean" in text
+
+
+@pytest.mark.long  # every scrub of the cluster's PGs; tests/crash has the order of the commands
+def test_pgs_are_scrubbed_deeply_after_the_last_phase(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    settings = {**SETTINGS, "scrub": "deep-after"}
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "12s"}, settings=settings, post_poll="3s"))
+    scrubbed = index_scrubs(lab)
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert facts(lab) == before
+    assert scrubbed and all(stamp > scrubbed[pg] for pg, stamp in index_scrubs(lab).items())
+    begun = [e["t"] for e in events(cycle) if e["event"] == "deep-scrub-begin"][-1]
+    watched = [sample for sample in read_samples(files_of(cycle.folder)).samples if sample.t > begun]
+    # the balancer is on again, and may move a PG, which may have to recover what was written meanwhile
+    assert watched and watched[-1].clean and all(sample.osds_up == 8 for sample in watched)
 
 
 def stopped(cycle: Cycle, event: str, times: int = 1) -> bool:
