@@ -56,6 +56,13 @@ class Daemon:
             stdout=subprocess.PIPE,
         )
 
+    def hold(self) -> None:
+        """Let it use no processor until `go`."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
     def burnt(self) -> Tuple[float, float, float]:
         """When it began and ended, and its processor's time by its own clock."""
         assert self.process.stdout is not None
@@ -396,6 +403,7 @@ def limited(pid: int) -> Iterator[None]:
 
 def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Daemon], tmp_path: Path) -> None:
     its = daemon(ID, 0.15)
+    its.hold()
     free = daemon(f"{ID}1", 0.1)
     with limited(its.process.pid):
         processes = node_daemons.Processes(os.getpid())
@@ -403,6 +411,7 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
             processes.scan(0.0)
             limits = node_daemons.Limits()
             assert limits.rises(processes.watched) == []  # where its counters begin
+            its.go()
             its.burnt()
             free.burnt()
             ((index, periods, throttled),) = limits.rises(processes.watched)
@@ -413,6 +422,7 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
 def test_a_limit_that_stopped_nobody_is_told_with_its_periods(daemon: Callable[[str, float], Daemon]) -> None:
     """A report tells a limit that was never reached from one that nobody looked at."""
     its = daemon(ID, 0.15)
+    its.hold()
     with limited_group(100) as folder:
         (folder / "cgroup.procs").write_text(str(its.process.pid))
         processes = node_daemons.Processes(os.getpid())
@@ -420,6 +430,7 @@ def test_a_limit_that_stopped_nobody_is_told_with_its_periods(daemon: Callable[[
             processes.scan(0.0)
             limits = node_daemons.Limits()
             assert limits.rises(processes.watched) == []
+            its.go()
             its.burnt()
             ((index, periods, throttled),) = limits.rises(processes.watched)
         (folder.parent / "cgroup.procs").write_text(str(its.process.pid))
