@@ -22,8 +22,10 @@ from cbt_plugins.results.environment import roles_in
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.importers.cbt import cluster_of
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.node_samples import FOLDER
-from cbt_plugins.results.nodes.resources import Unseen, counter_of_rates, of_window, read_nodes, resource_warnings
+from cbt_plugins.results.nodes.phase_usage import Unseen
+from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, resource_warnings
 from cbt_plugins.results.nodes.usage import Networks, roles_at
 from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading, unpacked_name
 from cbt_plugins.results.run_record import (

@@ -17,6 +17,7 @@ from waiting import end_of, wait_for
 
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.usage import Networks
 
 pytestmark = pytest.mark.lab
@@ -64,7 +65,7 @@ class Watched:
         return self.window(self.begin, self.end, NO_LOAD)
 
     def window(self, begin: float, end: float, load: Dict[str, Any]) -> Dict[str, Any]:
-        nodes = resources.read_nodes(self.folder / "local", {})
+        nodes = read_nodes(self.folder / "local", {})
         return resources.of_window(nodes, (begin, end), load, {}, Networks())
 
     def windows(self, seconds: float) -> Iterator[Dict[str, Any]]:

@@ -20,7 +20,7 @@ from watched import lines
 from cbt_plugins.cbt import delegate
 from cbt_plugins.monitors import agent_connections, lifecycle
 from cbt_plugins.monitors.resources import Resources
-from cbt_plugins.results.nodes import resources as analysis
+from cbt_plugins.results.nodes.node_files import read_nodes
 
 DEPLOYMENT, WORKER, OSD_POD, BARE = "rook-ceph-osd-3", "worker1", "osd-3", "client1"
 #: of a node of the file: a label, a deployment, a name
@@ -95,7 +95,7 @@ def test_samples_of_a_pod_that_was_stopped_and_of_the_next_one_are_in_the_archiv
     assert "command terminated with exit code 137" in (pods.file(WORKER).parent / "output.txt").read_text()
     for node in NODES:
         assert lines(pods.file(node))[-1]["end"] == "told"
-    samples = {node.name: node for node in analysis.read_nodes(pods.archive, {})}
+    samples = {node.name: node for node in read_nodes(pods.archive, {})}
     assert sorted(samples) == sorted(NODES) and not any(node.damage for node in samples.values())
     for name, text in before.items():
         assert pods.file(name).read_bytes().startswith(text)

@@ -25,6 +25,7 @@ from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results.nodes import node_samples
 from cbt_plugins.results.nodes import resources as analysis
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.usage import Networks
 
 HERE = socket.gethostname()
@@ -141,7 +142,7 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
     assert written[0]["version"] == 2 and written[0]["node"] == os.uname().nodename
     assert written[-1]["end"] == "told" and written[-1]["samples"] > 3
 
-    (node,) = analysis.read_nodes(local, {})
+    (node,) = read_nodes(local, {})
     # it may have been found late: what it used before is told all the same, spread over the time since its start
     window = (before, after)
     made = analysis.of_window([node], window, NO_LOAD, {}, Networks())
@@ -167,7 +168,7 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
         second.burnt()
         wait_for(lambda: second.process.pid in known(file))  # at once, and not at the next look at all
         wait_for(lambda: lines(file)[-1]["t"] > time.time() - 0.1)
-    (node,) = analysis.read_nodes(local, {})
+    (node,) = read_nodes(local, {})
     written = lines(local / f"resources.{HERE}" / FILE)
     window = (written[0]["t"], written[-1]["t"])
     made = analysis.of_window([node], window, NO_LOAD, {}, Networks())

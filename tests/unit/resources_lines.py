@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.usage import Networks
 
 T0 = 1_700_000_000.0
@@ -82,6 +83,6 @@ def load(per_s: float = 1000.0, bytes_per_s: float = 1e9) -> Dict[str, Any]:
 
 def phase_of(folder: Path, window: Tuple[float, float] = (5.0, 15.0), **more: Any) -> Dict[str, Any]:
     """Return the numbers of a phase; the window is in seconds after T0."""
-    nodes = resources.read_nodes(folder, more.get("offsets", {}))
+    nodes = read_nodes(folder, more.get("offsets", {}))
     at = (T0 + window[0], T0 + window[1])
     return resources.of_window(nodes, at, more.get("load", load()), ROLES, more.get("networks", Networks()))

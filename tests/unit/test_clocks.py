@@ -25,7 +25,7 @@ from cbt_plugins.load.generator import LoadStart
 from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.nodes.resources import read_nodes
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.recovery.cluster_samples import read_samples, samples_of
 from cbt_plugins.results.recovery.impact import failure
 from cbt_plugins.results.recovery.milestones import milestones

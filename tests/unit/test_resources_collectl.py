@@ -11,6 +11,7 @@ from typing import Any, Dict
 import pytest
 
 from cbt_plugins.results.nodes import collectl, resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.usage import Networks
 
 DATA = Path(__file__).parent.parent / "data" / "resources"
@@ -174,7 +175,7 @@ def test_files_that_say_nothing(tmp_path: Path, name: str) -> None:
 def test_nodes_of_one_machine_are_found(tmp_path: Path) -> None:
     for name in ("node2", "rgw1"):
         shutil.copytree(DATA / f"collectl.{name}", tmp_path / f"collectl.{name}")
-    nodes = resources.read_nodes(tmp_path, {})
+    nodes = read_nodes(tmp_path, {})
     roles = {"node2": ["osd"], "rgw1": ["rgw"]}
     load: Dict[str, Any] = {"made": True, "per_s": 75.0, "bytes_per_s": 1e6, "ops": {"GET": 75.0}}
     made = resources.of_window(nodes, (SECOND + 7, SECOND + 10), load, roles, Networks())
@@ -191,4 +192,4 @@ def test_the_monitor_of_daemons_goes_before_it(tmp_path: Path) -> None:
 
     shutil.copytree(DATA / "collectl.node2", tmp_path / "collectl.node2")
     write(tmp_path, "node2", Made([("osd", "1", 1.0, 1)]))
-    assert [n.source for n in resources.read_nodes(tmp_path, {})] == ["resources"]
+    assert [n.source for n in read_nodes(tmp_path, {})] == ["resources"]

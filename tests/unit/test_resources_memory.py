@@ -10,6 +10,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.node_samples import MachineKills, NodeSamples
 from cbt_plugins.results.nodes.usage import Networks
 
@@ -36,7 +37,7 @@ def sampled(
 
 def usage_of(folder: Path, seconds: float = 20.0) -> Dict[str, Any]:
     """The usage as summary.json has it."""
-    usage = resources.of_window(resources.read_nodes(folder, {}), (T0, T0 + seconds), NO_LOAD, {}, Networks())
+    usage = resources.of_window(read_nodes(folder, {}), (T0, T0 + seconds), NO_LOAD, {}, Networks())
     made: Dict[str, Any] = json.loads(json.dumps(usage))
     return made
 

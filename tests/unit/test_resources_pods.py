@@ -10,6 +10,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.summary_file import summarize
 
@@ -23,7 +24,7 @@ POD_0, NEW_POD_0, POD_1 = (
 
 def osds(folder: Path) -> Dict[str, Any]:
     """Return {(node, OSD): cores} of 20 s, and what is known of the class."""
-    nodes = resources.read_nodes(folder, {})
+    nodes = read_nodes(folder, {})
     usage = resources.of_window(nodes, (T0, T0 + 20.0), LOAD, {}, Networks())
     cores = {(line["node"], line["id"]): line["cores"] for line in usage["daemons"]}
     return {"cores": cores, "class": usage["classes"]["osd"]}

@@ -9,6 +9,7 @@ from typing import Any, Dict
 import pytest
 
 from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.usage import Networks
 
 DATA = Path(__file__).parent.parent / "data" / "resources" / "lab"
@@ -19,7 +20,7 @@ ROLES = {"client1": ["client"], "client2": ["client"], "rgw1": ["rgw"], "rgw2": 
 @pytest.fixture(scope="module")
 def made() -> Dict[str, Any]:
     load = {"made": True, "per_s": 182.9, "bytes_per_s": 182.9 * 4096, "ops": {"GET": 107.8, "PUT": 75.1}}
-    return resources.of_window(resources.read_nodes(DATA, {}), WINDOW, load, ROLES, Networks())
+    return resources.of_window(read_nodes(DATA, {}), WINDOW, load, ROLES, Networks())
 
 
 def plainly(its: str) -> float:
@@ -77,7 +78,7 @@ def test_a_daemon_of_another_pod_is_a_restart_though_it_has_the_same_pid(
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     window = (rows[0]["t"], rows[-1]["t"] + 60.0)
     load: Dict[str, Any] = {"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
-    line = resources.of_window(resources.read_nodes(tmp_path, {}), window, load, {}, Networks())
+    line = resources.of_window(read_nodes(tmp_path, {}), window, load, {}, Networks())
     osds = [daemon for daemon in line["daemons"] if daemon["class"] == "osd"]
     assert [daemon["restarts"] for daemon in osds] == [restarts, restarts]
     (node,) = line["nodes"]
@@ -101,7 +102,7 @@ def test_the_bottleneck_of_the_recorded_phase(made: Dict[str, Any]) -> None:
 
 
 def test_the_recorded_busy_disk() -> None:
-    nodes = resources.read_nodes(DATA.parent / "busy-disk", {})
+    nodes = read_nodes(DATA.parent / "busy-disk", {})
     load: Dict[str, Any] = {"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
     line = resources.of_window(nodes, (1795281206.0, 1795281210.0), load, {}, Networks())
     (disk,) = line["devices"]

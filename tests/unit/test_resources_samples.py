@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from resources_lines import OSDS, T0, Made, phase_of, write
 
-from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes import node_files, resources
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.node_samples import Counter
 
 
@@ -42,7 +43,7 @@ def test_a_clock_that_is_set_back_moves_no_sample(tmp_path: Path, step: float) -
     numbered(path, step, 10)
     assert [phase_of(tmp_path, window) for window in windows] == before
     assert before[0]["nodes"][0]["busy"] == 0.25 and before[3]["nodes"][0]["watched"] == 0.8
-    (node,) = resources.read_nodes(tmp_path, {})
+    (node,) = read_nodes(tmp_path, {})
     text = f"its clock was set by {step:+.0f} s, or it was paused: samples may be in another phase than theirs"
     assert node.clock == text
     (warning,) = resources.resource_warnings({"nodes": [{"node": "n1", "clock": node.clock}], "phases": {}}, [])
@@ -59,7 +60,7 @@ def test_nothing_is_known_of_the_time_by_which_a_clock_is_set_forward(tmp_path: 
     (behind,) = phase_of(tmp_path, (8.0 + step, 18.0 + step))["nodes"]
     assert [(node["busy"], node["watched"]) for node in (before, behind)] == [(0.25, 1.0)] * 2
     assert while_set["busy"] == 0.25 and while_set["watched"] == pytest.approx(8.0 / (8.0 + step), abs=1e-3)
-    (node,) = resources.read_nodes(tmp_path, {})
+    (node,) = read_nodes(tmp_path, {})
     assert node.clock and f"its clock was set by {step:+.0f} s" in node.clock
 
 
@@ -72,7 +73,7 @@ def test_a_clock_that_is_set_and_mended_is_right_again(tmp_path: Path, step: flo
     for window in ((0.0, 4.0), (13.0, 16.0), (17.0, 20.0)):
         (seen,) = phase_of(tmp_path, window)["nodes"]
         assert (seen["watched"], seen["busy"]) == (1.0, 0.25)
-    (node,) = resources.read_nodes(tmp_path, {})
+    (node,) = read_nodes(tmp_path, {})
     assert node.clock_steps == [step, -step]
 
 
@@ -83,7 +84,7 @@ def test_lines_that_are_missing_do_not_set_the_clock(tmp_path: Path) -> None:
         lines = path.read_text().splitlines()
         lines[6:12] = [damaged % i if "%" in damaged else damaged for i in range(6, 12)]
         path.write_text("\n".join(filter(None, lines)) + "\n")
-        (node,) = resources.read_nodes(tmp_path / f"n{len(damaged)}", {})
+        (node,) = read_nodes(tmp_path / f"n{len(damaged)}", {})
         assert node.clock is None and node.damage
         assert node.processors.rise(T0 + 12, T0 + 20)[0] == pytest.approx(8 * 2.0)
 
@@ -103,7 +104,7 @@ def test_many_bytes_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
     write(tmp_path, "n1", Made(OSDS), offset=3.0)
     write(tmp_path, "n2", Made([("osd", "10", 1.0, 600)]))
     alone = phase_of(tmp_path, offsets={"n1": 3.0})
-    monkeypatch.setattr(resources, "MANY", 0)
+    monkeypatch.setattr(node_files, "MANY", 0)
     assert phase_of(tmp_path, offsets={"n1": 3.0}) == alone
 
 

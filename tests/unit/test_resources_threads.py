@@ -13,6 +13,7 @@ from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
 from cbt_plugins.results.nodes.cpu_time_per_request import cpu_time_rows
+from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.thread_groups import ENDED, OTHER_THREADS, group_of
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.run_record import of_resources
@@ -42,7 +43,7 @@ def of(folder: Path, window: Tuple[float, float] = (0.0, 20.0), rates: Sequence[
     served = resources.counter_of_rates([(T0, 1, rates)] if rates else [])
     load = {"made": True, "per_s": fmean(rates or [0]), "bytes_per_s": 1.0, "ops": {}, "served": served}
     low, high = window
-    return resources.of_window(resources.read_nodes(folder, {}), (T0 + low, T0 + high), load, {}, Networks())
+    return resources.of_window(read_nodes(folder, {}), (T0 + low, T0 + high), load, {}, Networks())
 
 
 def cores(made: Dict[str, Any]) -> Dict[Any, float]:

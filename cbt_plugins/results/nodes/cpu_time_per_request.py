@@ -20,27 +20,39 @@ _BATCHES, _T = 10, 2.262
 _LEAST = 0.02
 
 
-def cpu_time(nodes: Sequence[NodeSamples], window: Tuple[float, float], served: Counter) -> Optional[Dict[str, Any]]:
+def cpu_seconds(node: NodeSamples, window: Tuple[float, float], interval: float) -> Dict[str, np.ndarray]:
+    """Return the CPU time of the classes of daemons of a node in the bins of a window: (bins, GROUPS).
+
+    {}: nobody saw threads. `interval` is the longest one of the nodes that are added.
+    """
+    edges = _edges(window, interval)
+    used: Dict[str, np.ndarray] = {}
+    for daemon in node.daemons:
+        if daemon.daemon_class in CLASSES and daemon.groups.meets(*window):
+            used[daemon.daemon_class] = used.get(daemon.daemon_class, 0.0) + daemon.groups.rises(edges)
+    watched = node.processors.watched_seconds(edges)
+    return {name: _extrapolate(rises, watched, float(edges[1] - edges[0])) for name, rises in used.items()}
+
+
+def _edges(window: Tuple[float, float], interval: float) -> np.ndarray:
+    bins = max(1, min(_POINTS, math.floor((window[1] - window[0]) / max(1.0, interval))))
+    return np.linspace(*window, bins + 1)
+
+
+def cpu_time(
+    used: Mapping[str, np.ndarray], window: Tuple[float, float], interval: float, served: Counter
+) -> Optional[Dict[str, Any]]:
     """Return the CPU time of classes of daemons and of their thread groups in a window; None: nobody saw threads.
 
     {"step", "lines": [{"class", "group": None for all of the class, "cores", "ms_per_op", "low", "high", "series"}]};
-    `served` counts successful requests; without any there are cores only. A series has the mean of its line: with n
-    requests and CPU time c in a bin, and r of the window, it is r + (c - r n) / mean(n) (ratio estimator, linearized).
+    `used` are the sums of `cpu_seconds`, `served` counts successful requests; without any there are cores only. A
+    series has the mean of its line: with n requests and CPU time c in a bin, and r of the window, it is
+    r + (c - r n) / mean(n) (ratio estimator, linearized).
     """
-    bins = max(1, min(_POINTS, math.floor((window[1] - window[0]) / max(1.0, *(n.interval for n in nodes)))))
-    edges = np.linspace(*window, bins + 1)
-    step = float(edges[1] - edges[0])
-    used: Dict[str, np.ndarray] = {}
-    for node in nodes:
-        of_node: Dict[str, np.ndarray] = {}
-        for daemon in node.daemons:
-            if daemon.daemon_class in CLASSES and daemon.groups.meets(*window):
-                of_node[daemon.daemon_class] = of_node.get(daemon.daemon_class, 0.0) + daemon.groups.rises(edges)
-        for daemon_class, rises in of_node.items():
-            watched = node.processors.watched_seconds(edges)
-            used[daemon_class] = used.get(daemon_class, 0.0) + _extrapolate(rises, watched, step)
     if not used:
         return None
+    edges = _edges(window, interval)
+    step = float(edges[1] - edges[0])
     requests = served.rises(edges)[:, 0]
     lines: List[Dict[str, Any]] = []
     for daemon_class in (name for name in CLASSES if name in used):

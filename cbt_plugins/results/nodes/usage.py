@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -83,7 +83,7 @@ CLASSES = ("osd", "rgw", "mon", "mgr", "mds", "generator")
 LOOK = 10.0
 #: seconds by which the start of a process may differ from one connection to the next
 SAME_START = 3.0
-_MIB = float(1 << 20)
+MIB = float(1 << 20)
 
 
 class UsageGrid:
@@ -108,28 +108,7 @@ def roles_at(node: NodeSamples, roles: Mapping[str, Sequence[str]]) -> List[str]
     return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
 
 
-def without_doubles(nodes: Sequence[NodeSamples], window: Tuple[float, float]) -> List[NodeSamples]:
-    """Return the nodes, each process on one of them: two names may be one machine, or one pod for a part of the run.
-
-    A process is on the node that watched its daemon for the longest time of the window.
-    """
-    node_of_process: Dict[Tuple[str, str, str, int], Tuple[float, NodeSamples]] = {}
-    for node in nodes:
-        watched: Dict[Tuple[str, str], float] = {}
-        for daemon in node.daemons:
-            key = (daemon.daemon_class, daemon.id)
-            watched[key] = watched.get(key, 0.0) + float(daemon.used.watched_seconds(window)[0])
-        for daemon in node.daemons:
-            seconds = watched[daemon.daemon_class, daemon.id]
-            if seconds > node_of_process.get(_process_of(daemon), (-1.0, node))[0]:
-                node_of_process[_process_of(daemon)] = (seconds, node)
-    return [
-        replace(node, daemons=[daemon for daemon in node.daemons if node_of_process[_process_of(daemon)][1] is node])
-        for node in nodes
-    ]
-
-
-def _process_of(daemon: DaemonSamples) -> Tuple[str, str, str, int]:
+def process_of(daemon: DaemonSamples) -> Tuple[str, str, str, int]:
     """Return the key of a process: that of its daemon, whose processes belong together; of a generator, its own."""
     return (daemon.namespace, daemon.daemon_class, daemon.id, daemon.pid if daemon.daemon_class == "generator" else 0)
 
@@ -158,8 +137,8 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
                 "peak": rounded(highest(curve)),
                 "rss_mib": rounded(float(rss.mean()) / 1024) if len(rss) else None,
                 "rss_max_mib": rounded(float(rss.max()) / 1024) if len(rss) else None,
-                "read_mib_s": rounded(used[1] / seconds / _MIB) if all(io) else None,
-                "write_mib_s": rounded(used[2] / seconds / _MIB) if all(io) else None,
+                "read_mib_s": rounded(used[1] / seconds / MIB) if all(io) else None,
+                "write_mib_s": rounded(used[2] / seconds / MIB) if all(io) else None,
                 "threads": int(newest.threads[-1]) if len(newest.threads) else None,
                 "thread": _thread(processes, node, grid),
                 "throttled": _throttled(processes, grid) if node.looks else None,
@@ -209,7 +188,7 @@ def _oom_kills(processes: Sequence[DaemonSamples], node: NodeSamples, grid: Usag
 def _has_ended(process: DaemonSamples, node: NodeSamples) -> bool:
     """Return whether no later samples of the node are of the same process."""
     return all(
-        _process_of(daemon) != _process_of(process) or _is_restart(process, daemon) or daemon.at[-1] <= process.at[-1]
+        process_of(daemon) != process_of(process) or _is_restart(process, daemon) or daemon.at[-1] <= process.at[-1]
         for daemon in node.daemons
     )
 
@@ -237,7 +216,7 @@ def _by_id(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[DaemonSamples, 
     processes_of_daemon: Dict[Tuple[str, str, int], List[DaemonSamples]] = {}
     for daemon in node.daemons:
         if daemon.daemon_class in CLASSES and daemon.used.meets(grid.begin, grid.end):
-            processes_of_daemon.setdefault(_process_of(daemon)[1:], []).append(daemon)
+            processes_of_daemon.setdefault(process_of(daemon)[1:], []).append(daemon)
     for processes in processes_of_daemon.values():
         processes.sort(key=lambda process: process.at[0])
         yield processes[0], processes
@@ -246,82 +225,6 @@ def _by_id(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[DaemonSamples, 
 def _inside(at: np.ndarray, values: np.ndarray, grid: UsageGrid) -> np.ndarray:
     inside: np.ndarray = values[(at > grid.begin) & (at <= grid.end)]
     return inside
-
-
-def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: UsageGrid) -> Iterator[Dict[str, Any]]:
-    """Yield the disks that belong to an OSD or did something; those of one machine once."""
-    machines: Dict[str, List[NodeSamples]] = {}
-    for node in nodes:
-        machines.setdefault(node.boot, []).append(node)
-    for same in machines.values():
-        osds = _osds_of((node for node in alone if node.boot == same[0].boot), grid)
-        for name, disk in same[0].disks.items():
-            seconds = disk.used.watched_seconds((grid.begin, grid.end))[0]
-            reads, read, read_ms, writes, written, write_ms, busy_ms, weighted = disk.used.rise(grid.begin, grid.end)
-            disk_osds = osds.get(name, {})
-            if not seconds or not (disk_osds or reads or writes):
-                continue
-            data = disk_osds.get("block", [])
-            yield {
-                "node": min((node for part_osds in disk_osds.values() for node, _ in part_osds), default=same[0].name),
-                "device": name,
-                "rotational": disk.rotational,
-                # its busy time is counted in ms, and read a little after the clock
-                "util": rounded(min(1.0, busy_ms / 1000 / seconds)),
-                "queue": rounded(weighted / 1000 / seconds),
-                "read_mib_s": rounded(read / seconds / _MIB),
-                "write_mib_s": rounded(written / seconds / _MIB),
-                "reads_s": rounded(reads / seconds),
-                "writes_s": rounded(writes / seconds),
-                "read_ms": rounded(read_ms / reads) if reads else None,
-                "write_ms": rounded(write_ms / writes) if writes else None,
-                "osd": data[0][1] if len(data) == 1 else None,
-                "osds": {
-                    part: sorted((osd for _, osd in part_osds), key=numbered) for part, part_osds in disk_osds.items()
-                },
-            }
-
-
-def _osds_of(nodes: Iterator[NodeSamples], grid: UsageGrid) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
-    """Return disk -> part of an OSD -> [(node, OSD)], of the processes of the window: a new OSD may be on another disk.
-    """
-    osds_of_disk: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
-    for node in nodes:
-        for daemon in node.daemons:
-            for part, disks in daemon.disks.items() if daemon.used.meets(grid.begin, grid.end) else ():
-                for disk in disks:
-                    osds = osds_of_disk.setdefault(disk, {}).setdefault(part, [])
-                    if (node.name, daemon.id) not in osds:
-                        osds.append((node.name, daemon.id))
-    return osds_of_disk
-
-
-def interfaces(
-    nodes: Sequence[NodeSamples], grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
-) -> Iterator[Dict[str, Any]]:
-    """Yield interfaces that moved something; not those below a bond, and those of one network namespace once."""
-    seen = set()
-    for node in nodes:
-        if node.network in seen:
-            continue
-        seen.add(node.network)
-        for name, net in node.interfaces.items():
-            above = node.interfaces.get(net.master or "")
-            seconds = net.used.watched_seconds((grid.begin, grid.end))[0]
-            received, _, drops_in, sent, _, drops_out = net.used.rise(grid.begin, grid.end)
-            if not seconds or not (received or sent) or (above is not None and above.speed):
-                continue
-            used = max(received, sent) * 8 / seconds / 1e6
-            yield {
-                "node": node.name,
-                "name": name,
-                "rx_mib_s": rounded(received / seconds / _MIB),
-                "tx_mib_s": rounded(sent / seconds / _MIB),
-                "speed_mbit": net.speed,
-                "util": rounded(used / net.speed) if net.speed else None,
-                "drops": int(drops_in + drops_out),
-                "side": networks.side(net.addresses, roles_at(node, roles)),
-            }
 
 
 def highest(curve: np.ndarray) -> float:
