@@ -8,13 +8,16 @@ import multiprocessing
 import os
 import threading
 from concurrent.futures.process import BrokenProcessPool
-from typing import Iterator, Optional
+from pathlib import Path
+from typing import Any, Callable, Dict, Hashable, Iterable, Iterator, List, Optional, Sequence, Set
 
 from cbt_plugins.results.result_file import Unreadable
 
 #: bytes of a block that each process gets and frees at its start. glibc then keeps smaller blocks that are freed
 #: (mallopt(3)); else it returns them to the kernel, and each page of the next numpy array costs a page fault
 _KEPT = 16 << 20
+#: bytes of files from which on other processes are worth their start
+MANY = 8 << 20
 
 
 def most_workers() -> int:
@@ -36,6 +39,36 @@ def worker_processes(number: int, threads: bool = False) -> Iterator[concurrent.
         raise Unreadable("a process that read a part of the archive was killed: is there enough memory?") from e
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def mapping_of(files: Iterable[Path], tasks: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Give a `map` for so many tasks, which uses all processors when there is much to read."""
+    if sum(path.stat().st_size for path in files if path.exists()) <= MANY:
+        yield map
+    else:
+        with worker_processes(min(tasks, most_workers())) as pool:
+            yield pool.map
+
+
+def groups_of(keys: Sequence[Set[Hashable]]) -> List[List[int]]:
+    """Return the numbers of things in groups: two things that have a key in common are in one group."""
+    before = list(range(len(keys)))  # an earlier thing of the group; the first one has itself
+
+    def first(number: int) -> int:
+        while before[number] != number:
+            number = before[number]
+        return number
+
+    thing_of_key: Dict[Hashable, int] = {}
+    for number, keys_of_thing in enumerate(keys):
+        for key in keys_of_thing:
+            low, high = sorted((first(number), first(thing_of_key.setdefault(key, number))))
+            before[high] = low
+    groups: Dict[int, List[int]] = {}
+    for number in range(len(keys)):
+        groups.setdefault(first(number), []).append(number)
+    return list(groups.values())
 
 
 def _start() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 from resources_lines import OSDS, ROLES, T0, Made, load, write
 
+from cbt_plugins.results import worker_processes
 from cbt_plugins.results.nodes import node_files
 from cbt_plugins.results.nodes.node_files import NodeFile, UsageReader, read_nodes
 from cbt_plugins.results.nodes.resources import of_window
@@ -86,7 +87,7 @@ def test_nodes_one_at_a_time_have_the_numbers_of_all_at_once(
         if watched:
             expected[number] = of_window(watched, window, load(), ROLES, Networks())
     if processes:
-        monkeypatch.setattr(node_files, "MANY", 0)
+        monkeypatch.setattr(worker_processes, "MANY", 0)
     assert len(expected) == len(windows) and streamed(tmp_path, windows) == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import struct
 import subprocess
@@ -19,9 +20,11 @@ from counters_archive import T0, archive, made_of
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.monitors import perf_counters_agent
 from cbt_plugins.monitors.perf_counters import PerfCounters
+from cbt_plugins.results import worker_processes
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.nodes import perf_counters
-from cbt_plugins.results.nodes.perf_counters import CounterSeries, DaemonCounters, counter_rows, counter_warnings
+from cbt_plugins.results.nodes import daemon_counters, perf_counters
+from cbt_plugins.results.nodes.daemon_counters import CounterSeries, CountersFile, CountersReader, DaemonCounters
+from cbt_plugins.results.nodes.perf_counters import counter_rows, counter_warnings
 from cbt_plugins.results.summary_file import summarize
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
@@ -229,9 +232,9 @@ def test_the_machine_is_where_the_sockets_are(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_long_run_is_sampled_less_often(tmp_path: Path) -> None:
-    assert (perf_counters.FINE, perf_counters.COARSER) == (perf_counters_agent.FINE, perf_counters_agent.COARSER)
-    assert perf_counters.SELDOM == {"allocator_score": perf_counters_agent.SCORE}
-    times = [*range(perf_counters.FINE), *range(perf_counters.FINE + 9, perf_counters.FINE + 100, 10)]
+    assert (daemon_counters.FINE, daemon_counters.COARSER) == (perf_counters_agent.FINE, perf_counters_agent.COARSER)
+    assert daemon_counters.SELDOM == {"allocator_score": perf_counters_agent.SCORE}
+    times = [*range(daemon_counters.FINE), *range(daemon_counters.FINE + 9, daemon_counters.FINE + 100, 10)]
     lines: List[Dict[str, Any]] = [{"version": 1, "t": T0, "interval": 1}]
     lines += [{"t": T0 + t, "d": {"osd.1": {"onode_hits": 7 * t}}} for t in times]
     for line in (lines[1], lines[-1]):
@@ -425,3 +428,42 @@ def closed_to_another_user(tmp_path: Path) -> None:
         "containers": [f"{tmp_path}/containers/fsid {text}"],
         "none": [],
     }
+
+
+def test_the_files_of_a_node_are_read_apart_from_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daemons are in the order of their first samples, also if several processes read the files."""
+    files = {
+        f"perf_counters.n{node}/n{node}.jsonl": [
+            {"version": 1, "interval": 10, "t": T0, "machine": f"boot{node} 1:1"},
+            *({"t": T0 + t + (node == 1), "d": {f"osd.{node}": {"n": 100 * t}}} for t in range(0, 100, 10)),
+        ]
+        for node in range(4)
+    }
+    groups: List[int] = []
+    of_group = CountersReader.of_group
+    monkeypatch.setattr(
+        CountersReader, "of_group", lambda self, files: [groups.append(len(files)), of_group(self, files)][1]
+    )
+    folder = archive(tmp_path, files)
+    expected = made_of(folder, (5.0, 85.0))
+    paths = sorted(folder.glob("monitors/01/*/*.jsonl"))
+    counters_files = [CountersFile(number, path.stem, path, 0.0) for number, path in enumerate(paths)]
+    reader = CountersReader([(T0 + 5.0, T0 + 85.0)])
+    assert [daemon.name for daemon in reader.read(counters_files, {})] == ["osd.0", "osd.2", "osd.3", "osd.1"]
+    assert groups == [1] * 8
+    monkeypatch.undo()
+    monkeypatch.setattr(worker_processes, "MANY", 0)
+    assert made_of(folder, (5.0, 85.0)) == expected
+
+
+def test_of_a_file_of_counters_only_windows_leave_the_process(tmp_path: Path) -> None:
+    sizes = []
+    for number in (30, 3000):
+        lines = [{"version": 1, "interval": 10, "t": T0, "machine": "boot 1:1"}]
+        lines += [{"t": T0 + 10 * i, "d": {"osd.1": {"n": i, "latency": [i, 0.5 * i]}}} for i in range(number)]
+        folder = archive(tmp_path / str(number), {"perf_counters.n1/n1.jsonl": lines})
+        file = CountersFile(0, "n1", folder / "monitors/01/perf_counters.n1/n1.jsonl", 0.0)
+        sizes.append(len(pickle.dumps(CountersReader([(T0 + 5.0, T0 + 85.0)]).of_group([file]))))
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.05)

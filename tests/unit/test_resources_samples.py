@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from resources_lines import OSDS, T0, Made, phase_of, write
 
-from cbt_plugins.results.nodes import node_files, resources
+from cbt_plugins.results import worker_processes
+from cbt_plugins.results.nodes import resources
 from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.nodes.node_samples import Counter
 
@@ -104,7 +105,7 @@ def test_many_bytes_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
     write(tmp_path, "n1", Made(OSDS), offset=3.0)
     write(tmp_path, "n2", Made([("osd", "10", 1.0, 600)]))
     alone = phase_of(tmp_path, offsets={"n1": 3.0})
-    monkeypatch.setattr(node_files, "MANY", 0)
+    monkeypatch.setattr(worker_processes, "MANY", 0)
     assert phase_of(tmp_path, offsets={"n1": 3.0}) == alone
 
 

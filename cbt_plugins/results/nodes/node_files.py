@@ -6,20 +6,17 @@ read together; they are few: two names of one machine, or of one pod in turn.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Hashable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.node_samples import FOLDER, NodeSamples, read_node
 from cbt_plugins.results.nodes.node_usage import NodeUsage, usages_of, without_samples
 from cbt_plugins.results.nodes.phase_usage import PhaseUsage
 from cbt_plugins.results.nodes.usage import Networks, process_of
-from cbt_plugins.results.worker_processes import most_workers, worker_processes
+from cbt_plugins.results.worker_processes import groups_of, mapping_of
 
-#: bytes of files from which on other processes are worth their start
-MANY = 8 << 20
 #: of a file its node, without samples, and the usage in the phases: None and {} of a file without samples
 UsageOfFile = Tuple[Optional[NodeSamples], Dict[int, NodeUsage]]
 
@@ -38,10 +35,9 @@ class NodeFile(NamedTuple):
             collectl.read_node(self._collectl, self.name, self.offset) if self._collectl.is_dir() else None
         )
 
-    @property
-    def size(self) -> int:
-        """Bytes of the files."""
-        return sum(path.stat().st_size for path in (self._samples, *self._collectl.glob("*")) if path.exists())
+    def paths(self) -> Iterator[Path]:
+        """Yield the files."""
+        yield from (self._samples, *self._collectl.glob("*"))
 
     @property
     def _samples(self) -> Path:
@@ -62,7 +58,7 @@ def node_files(folder: Path, offsets: Mapping[str, float], phases: Sequence[int]
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
     """Return the samples of a `monitors` folder, by node, all of them in memory."""
     files = node_files(folder, offsets)
-    with _mapping_of(files, len(files)) as map_files:
+    with mapping_of((path for file in files for path in file.paths()), len(files)) as map_files:
         nodes = [node for node in map_files(NodeFile.read, files) if node]
     collectl.join_machines([node for node in nodes if node.source == "collectl"])
     return nodes
@@ -81,10 +77,10 @@ class UsageReader:
     def read(self, files: Sequence[NodeFile]) -> Tuple[List[Optional[NodeSamples]], Dict[int, PhaseUsage]]:
         """Return the node of each file, without samples, and the usage of all nodes in each phase."""
         # a node has a file of each invocation of the run
-        groups = _groups([{file.name} for file in files])
+        groups = groups_of([{file.name} for file in files])
         nodes, phases = self._read_groups(files, groups)
         processes = [{process_of(daemon) for daemon in node.daemons} if node else set() for node in nodes]
-        needed = _groups([{file.name, *keys} for file, keys in zip(files, processes)])
+        needed = groups_of([{file.name, *keys} for file, keys in zip(files, processes)])
         if needed != groups or not all(usage.has_equal_bins for usage in phases.values()):
             # seldom: nodes with a common process, or of different intervals
             intervals = {number: usage.interval for number, usage in phases.items() if usage.interval is not None}
@@ -101,7 +97,7 @@ class UsageReader:
         phases = {number: PhaseUsage(window) for number, window in self.windows.items()}
         nodes: List[Optional[NodeSamples]] = []
         early: Dict[int, UsageOfFile] = {}  # of files behind one that is not read yet
-        with _mapping_of(files, len(groups)) as map_groups:
+        with mapping_of((path for file in files for path in file.paths()), len(groups)) as map_groups:
             results = map_groups(self.usages, [[files[number] for number in group] for group in groups])
             for group, usages_of_group in zip(groups, results):
                 early.update(zip(group, usages_of_group))
@@ -130,33 +126,3 @@ class UsageReader:
                 ):
                     usages[number] = usage._replace(node=light.in_window(window))
         return results
-
-
-def _groups(keys_of_files: Sequence[Set[Hashable]]) -> List[List[int]]:
-    """Return the numbers of the files, in groups: two are in one group if they have a key in common."""
-    before = list(range(len(keys_of_files)))  # an earlier file of the group; the first one has itself
-
-    def first(number: int) -> int:
-        while before[number] != number:
-            number = before[number]
-        return number
-
-    file_of_key: Dict[Hashable, int] = {}
-    for number, keys in enumerate(keys_of_files):
-        for key in keys:
-            low, high = sorted((first(number), first(file_of_key.setdefault(key, number))))
-            before[high] = low
-    groups: Dict[int, List[int]] = {}
-    for number in range(len(keys_of_files)):
-        groups.setdefault(first(number), []).append(number)
-    return list(groups.values())
-
-
-@contextlib.contextmanager
-def _mapping_of(files: Sequence[NodeFile], tasks: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Give a `map` that uses all processors when there is much to read."""
-    if sum(file.size for file in files) <= MANY:
-        yield map
-    else:
-        with worker_processes(min(tasks, most_workers())) as pool:
-            yield pool.map
