@@ -11,7 +11,7 @@ import math
 import os
 import re
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
@@ -26,6 +26,8 @@ from cbt_plugins.results.result_file import Unreadable, reading
 FILE = "summary.json"
 #: 1 (a development version): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
 VERSION = 2
+#: characters of a block of the file
+_BLOCK = 1 << 16
 #: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
 _SEAL = "seal"
 _LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
@@ -144,11 +146,25 @@ def write_summary(summary: Mapping[str, Any], path: Path) -> None:
 
     Beside SHA256SUMS it is bound to that, and to what it says itself.
     """
-    pieces = [*_pieces(summary, ""), "\n"]
+    pieces = _pieces(summary, "")
+    blocks = [next(pieces), *_blocks(chain(pieces, "\n"))]
     if os.path.lexists(path.parent / SUMS):
-        seal = _seal_of(pieces, path.parent)
-        pieces.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
-    write_whole(path, pieces)
+        seal = _seal_of(blocks, path.parent)
+        blocks.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
+    write_whole(path, blocks)
+
+
+def _blocks(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield pieces joined to blocks: a piece has some ten bytes, and takes more than 50 in memory."""
+    block: List[str] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            yield "".join(block)
+            block, size = [], 0
+    yield "".join(block)
 
 
 def _seal_of(pieces: Iterable[str], run: Path) -> Dict[str, str]:
