@@ -33,6 +33,8 @@ RUNNING_PHASE = "running.json"
 _VERSIONED = ("manifest.json", "cluster.json")
 
 
+#: characters of a block of a text
+_BLOCK = 1 << 16
 #: files that are written to disk at once
 _SYNCED_AT_ONCE = 16
 
@@ -324,6 +326,19 @@ class LineTail:
         """Yield the new objects as `read` returns them, those of a megabyte at a time: a file of days has gigabytes."""
         while objects := self.read(_PIECE):
             yield objects
+
+
+def blocks_of(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield pieces of a text joined to blocks: a piece has some ten bytes, and takes more than 50 in memory."""
+    block: List[str] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            yield "".join(block)
+            block, size = [], 0
+    yield "".join(block)
 
 
 def write_whole(

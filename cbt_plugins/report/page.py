@@ -18,7 +18,7 @@ from cbt_plugins import formatting
 from cbt_plugins.compare.configuration_differences import text
 from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.screen import printable
-from cbt_plugins.journal import read_json
+from cbt_plugins.journal import blocks_of, read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
 from cbt_plugins.report import scorecard
@@ -69,7 +69,7 @@ def document(
     script = f"const devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}"
     script = f"(given, former, changed) => {{\n{script}}}"
     script = f"(() => {{\nconst show = {script};\n{_asset('live.js')}}})();\n" if live else f"({script})();\n"
-    return _environment().get_template(template).render(
+    pieces = _environment().get_template(template).generate(
         **values,
         style=Markup(style),
         script=Markup(script),
@@ -79,6 +79,7 @@ def document(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}"
         + ("; connect-src 'self'" if live else ""),
     )
+    return "".join(blocks_of(pieces))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Opt
 
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.checksums import check_sums, sum_of_sums
-from cbt_plugins.journal import read_text, write_whole
+from cbt_plugins.journal import blocks_of, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
 from cbt_plugins.results.compiled_schema import Matches, compile_schema
@@ -26,8 +26,6 @@ from cbt_plugins.results.result_file import Unreadable, reading
 FILE = "summary.json"
 #: 1 (a development version): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
 VERSION = 2
-#: characters of a block of the file
-_BLOCK = 1 << 16
 #: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
 _SEAL = "seal"
 _LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
@@ -147,24 +145,11 @@ def write_summary(summary: Mapping[str, Any], path: Path) -> None:
     Beside SHA256SUMS it is bound to that, and to what it says itself.
     """
     pieces = _pieces(summary, "")
-    blocks = [next(pieces), *_blocks(chain(pieces, "\n"))]
+    blocks = [next(pieces), *blocks_of(chain(pieces, "\n"))]
     if os.path.lexists(path.parent / SUMS):
         seal = _seal_of(blocks, path.parent)
         blocks.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
     write_whole(path, blocks)
-
-
-def _blocks(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield pieces joined to blocks: a piece has some ten bytes, and takes more than 50 in memory."""
-    block: List[str] = []
-    size = 0
-    for piece in pieces:
-        block.append(piece)
-        size += len(piece)
-        if size >= _BLOCK:
-            yield "".join(block)
-            block, size = [], 0
-    yield "".join(block)
 
 
 def _seal_of(pieces: Iterable[str], run: Path) -> Dict[str, str]:
