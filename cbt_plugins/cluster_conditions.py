@@ -60,9 +60,16 @@ _MOVES = {"recovering", "recovery_wait", "recovery_toofull", "backfilling", "bac
 
 
 @lru_cache(maxsize=1000)
+def is_active(state: str) -> bool:
+    """Return whether a PG serves requests. Of a stale PG, no OSD has reported a state since its OSDs went down."""
+    words = set(state.split("+"))
+    return "active" in words and "stale" not in words
+
+
+@lru_cache(maxsize=1000)
 def is_clean(state: str) -> bool:
-    """Return whether a PG is active+clean, also with more words: scrubbing, or another condition."""
-    return {"active", "clean"} <= set(state.split("+"))
+    """Return whether a PG is active+clean, also with more words: scrubbing, or another condition; not a stale PG."""
+    return is_active(state) and "clean" in state.split("+")
 
 
 def _pgs(sample: Sample, chosen: Callable[[Set[str]], bool]) -> ConditionFound:

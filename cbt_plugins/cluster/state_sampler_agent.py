@@ -129,8 +129,9 @@ def epoch_seconds(stamp):
 
 
 def are_all_clean(states, total):
-    """Return whether all PGs are active+clean, maybe scrubbing; not when nothing is known of them."""
-    clean = sum(n for state, n in states.items() if {"active", "clean"} <= set(state.split("+")))
+    """Return whether all PGs are active+clean, maybe scrubbing; not when a PG is stale, or nothing is known of them."""
+    words = [(set(state.split("+")), n) for state, n in states.items()]
+    clean = sum(n for state, n in words if {"active", "clean"} <= state and "stale" not in state)
     return 0 < total == clean
 
 

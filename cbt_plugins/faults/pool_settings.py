@@ -12,9 +12,10 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Place, Step
 from cbt_plugins.plan import FAILURE_DOMAIN, ROOT, RunPool
 
 #: prints the number of PGs of a pool, and the number of PGs that are not active+clean
-_PGS = (
+COUNT_PGS = (
     "import json, sys; pgs = json.load(sys.stdin)['pg_stats']; "
-    "clean = [pg for pg in pgs if {'active', 'clean'} <= set(pg['state'].split('+'))]; "
+    "states = [set(pg['state'].split('+')) for pg in pgs]; "
+    "clean = [state for state in states if {'active', 'clean'} <= state and 'stale' not in state]; "
     "print(json.dumps({'pgs': len(pgs), 'not_clean': len(pgs) - len(clean)}))"
 )
 _ALLOW = "mon_allow_pool_delete"
@@ -128,7 +129,7 @@ class PoolMaker:
         if pool.bulk is not None:
             checks.append(self._says(f"osd pool get {of} bulk", [(("bulk",), pool.bulk)]))
         if not pool.existing:  # PGs of a pool that the run has not made may move for days
-            text = f"{self._ceph.command} pg ls-by-pool {of} -f json | python3 -I -c {shlex.quote(_PGS)}"
+            text = f"{self._ceph.command} pg ls-by-pool {of} -f json | python3 -I -c {shlex.quote(COUNT_PGS)}"
             ready = ((("pgs",), {"not": 0}), (("not_clean",), 0))
             checks.append(Check(self._ceph.head, text, ready, self._limits.back))
         return checks

@@ -38,7 +38,7 @@ class Glimpse(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        return all("active+clean" in state for state in self.states)
+        return all("active+clean" in state and "stale" not in state for state in self.states)
 
     @property
     def moving(self) -> bool:
@@ -46,7 +46,8 @@ class Glimpse(NamedTuple):
 
     @property
     def all_copies(self) -> bool:
-        return not self.degraded and not self.unfound and all("active" in state for state in self.states)
+        active = all("active" in state and "stale" not in state for state in self.states)
+        return not self.degraded and not self.unfound and active
 
 
 def _glimpse(line: str) -> Glimpse:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster_conditions import TimedSample, is_clean
+from cbt_plugins.cluster_conditions import TimedSample, is_active, is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.clock_steps import NEVER_SET
@@ -73,7 +73,7 @@ class Sample(NamedTuple):
     def inactive(self) -> int:
         """PGs that serve no request."""
         counted_pgs = sum(self.pgs.values())
-        active = sum(n for state, n in self.pgs.items() if "active" in state.split("+"))
+        active = sum(n for state, n in self.pgs.items() if is_active(state))
         return max(counted_pgs, int(self.state.get("num_pgs") or 0)) - active
 
     @property
