@@ -223,6 +223,8 @@ UNDO_BY_USER = "undo-by-user"
 UPGRADE_BEGIN, UPGRADE_STEP, UPGRADE_END = "upgrade-begin", "upgrade-step", "upgrade-end"
 #: the event of a wait that has seen all PGs active+clean
 CLEAN = "cluster-clean"
+#: the event before the run removes its own buckets
+CLEANUP = "cleanup-begin"
 
 
 def of_own_faults(events: Iterable[Mapping[str, Any]]) -> List[Tuple[float, float]]:

@@ -18,6 +18,7 @@ from cbt_plugins.cbt_run import CbtRun, NotTrusted, RunFailed
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.cluster_watch import NoWatch
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster_conditions import CLEANUP
 from cbt_plugins.config.yaml_source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, undo_seal
 from cbt_plugins.faults.cluster_access import RUN_ID
@@ -146,6 +147,7 @@ class PlanRunner:
         monitors.close()
         self.snapshot("after")
         if not run.plan.keep_data:
+            run.events.write(CLEANUP)
             buckets.remove()
         _undo_all(run.injector, prepared=True)
         return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]

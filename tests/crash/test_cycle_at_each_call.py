@@ -18,9 +18,11 @@ from interpreters import venv_with
 from standin_cluster import HERE, Accident, StandIn, part_of
 
 from cbt_plugins.checksums import check_sums
+from cbt_plugins.cluster_conditions import CLEANUP
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.recovery.cluster_samples import status_by_phase
+from cbt_plugins.run.buckets import REMOVED
 
 PHASES = ["fill", "no-failure", "one-down", "recover", "wait-clean"]
 #: calls 7, 147 ...: what is tried where CRASH_PART does not say otherwise
@@ -148,6 +150,10 @@ class CycleOnStandIn(StandIn):
         status = status_by_phase(read_run(whole[0].parents[1]))
         samples = [sample for name in ("one-down", "recover") for sample in status[name]]
         bad += [] if any(sample["osds_up"] == 3 for sample in samples) else ["no OSD was seen down"]
+        # what recovers from then on is not the cluster's work
+        cleanup = min(line["t"] for line in self.lines("events.jsonl") if line["event"] == CLEANUP)
+        removed = [line["t"] for line in self.lines("journal.jsonl") if line["event"] == REMOVED]
+        bad += [] if removed and cleanup < min(removed) else [f"no event before the removal of buckets: {removed}"]
         sums = check_sums(whole[0].parents[1], rows=True)
         bad += [] if sums.sealed and not sums.changed else [f"SHA256SUMS: {dict(sums.changed) or sums.note}"]
         return bad

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster_conditions import NO_FAULTS
+from cbt_plugins.cluster_conditions import CLEANUP, NO_FAULTS, PREPARED
 from cbt_plugins.results.attempts_in_events import Attempt, attempts, broken_off
 
 #: undos that begin within so many seconds after the one before has ended are one return: one command undoes them
@@ -20,7 +20,7 @@ _IN_FORCE = 5.0
 #: events until which the cluster was to be sampled -> seconds that the sampler may end before them
 _SAMPLED_UNTIL = {"phase-end": 0.0, "run-done": 10.0}
 #: why the last episode of a run ends
-_RUN_ENDS, _SAMPLES_END = "the run ends", "the samples end"
+_RUN_ENDS, _SAMPLES_END, _DATA_ENDS = "the run ends", "the samples end", "the run removes its data"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Episode:
     osds: Tuple[int, ...]  # as the events named them; () when they did not
     begin: float  # its commands begin
     done: Optional[float] = None  # ... and have ended
-    end: float = 0.0  # the next episode begins, or the samples or the run end
+    end: float = 0.0  # the next episode begins, the run removes its data, or the samples or the run end
     end_why: str = ""
     in_effect: Optional[float] = None  # the run has seen the effect of the failure
     failed: str = ""  # why its commands failed
@@ -64,7 +64,7 @@ def has_whole_recovery(episode: Mapping[str, Any]) -> bool:
     """
     if any(milestone["name"] == "clean" and milestone["t"] is not None for milestone in episode["milestones"]):
         return True
-    cut = episode.get("end_why") in (None, _RUN_ENDS, _SAMPLES_END)
+    cut = episode.get("end_why") in (None, _RUN_ENDS, _SAMPLES_END, _DATA_ENDS)
     return episode["kind"] == "failure" and episode.get("outcome") == "not recovered" and not cut
 
 
@@ -135,7 +135,14 @@ def _is_same_return(before: Episode, t: float) -> bool:
 
 
 def _end_of_run(events: Sequence[Mapping[str, Any]], episode: Episode, last: float) -> Tuple[float, str]:
-    """Return the end of the last episode, and why: a sampler may end before the run does."""
+    """Return the end of the last episode, and why: a sampler may end before the run does.
+
+    PGs that are removed with the data of the run do not recover. Runs of earlier versions tell only of their pools.
+    """
+    for event in events:
+        removes = event.get("event") == "fault-undo-begin" and event.get("kind") == PREPARED
+        if (removes or event.get("event") == CLEANUP) and float(event["t"]) > episode.begin:
+            return float(event["t"]), _DATA_ENDS
     sampled = max(last, episode.done or episode.begin)
     ends = ((_SAMPLED_UNTIL.get(str(event.get("event"))), float(event.get("t") or 0)) for event in events)
     run_end = max((t - before for before, t in ends if before is not None), default=sampled)
