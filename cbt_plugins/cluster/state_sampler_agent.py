@@ -30,6 +30,9 @@ MGR_PAUSE, MGR_LONGEST_PAUSE = 15.0, 240.0
 RETRY = 1.0
 #: seconds from one line to the next while nothing changes; samples between them are as frequent as the milestones exact
 QUIET_PERIOD = 1.0
+#: times as many bytes as a line with the complete state has are written before the next one: it is for readers of
+#: files of which lines are lost, and adds a tenth to the bytes of a file
+FULL_AFTER = 10
 #: seconds from one question for the space to the next
 SPACE_PERIOD = 5.0
 #: seconds after which all OSDs know of a change of the map
@@ -336,7 +339,7 @@ class SampleClock:
 
 
 class StateLines:
-    """The output: each sample has what has changed since the one before.
+    """The output: each sample has what has changed since the one before; now and then one is "full": it has the state.
 
     Of samples without a change a line a second is written, and the last one before a change, which is not yet so.
     """
@@ -344,6 +347,7 @@ class StateLines:
     def __init__(self):
         self._last = {}
         self._lines = 0
+        self._full_bytes = self._bytes = 0  # of the last full line, and of the lines since then
         self._unwritten, self._written = None, 0.0  # the last line that was left out; the time of the last written
         self.samples = 0
 
@@ -351,11 +355,19 @@ class StateLines:
         if "ask" not in record:  # an answer is in no file
             record["i"] = self._lines
             self._lines += 1
-        # one write: a kill leaves whole lines
-        os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        if "full" in record:
+            self._full_bytes, self._bytes = len(line), 0
+        elif "ask" not in record:
+            self._bytes += len(line)
+        os.write(1, line)  # one write: a kill leaves whole lines
 
     def sample(self, state, changes, daemons, gap, step=0.0):
-        record = {k: v for k, v in state.items() if k == "t" or self._last.get(k, _NONE) != v}
+        full = self._bytes >= FULL_AFTER * self._full_bytes
+        last = {} if full else self._last
+        record = {k: v for k, v in state.items() if k == "t" or last.get(k, _NONE) != v}
+        if full:
+            record["full"] = 1
         if changes:
             record["map"] = changes
         if daemons:

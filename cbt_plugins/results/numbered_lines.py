@@ -75,8 +75,15 @@ def numbered_lines(path: Path, notes: Dict[str, None]) -> List[Dict[str, Any]]:
 
 def each_numbered_line(path: Path, notes: Dict[str, None]) -> Iterator[Dict[str, Any]]:
     """Yield the lines that `numbered_lines` returns, one line in memory at a time."""
+    yield from (line for line, _ in each_line_and_loss(path, notes))
+
+
+def each_line_and_loss(path: Path, notes: Dict[str, None]) -> Iterator[Tuple[Dict[str, Any], bool]]:
+    """Yield these lines, each with whether lines right before it are lost."""
     order = LineOrder()
-    yield from (line for line, following in with_following(each_json_line(path)) if order.takes(line, following))
+    for line, following in with_following(each_json_line(path)):
+        if order.takes(line, following):
+            yield line, order.gap
     notes.update(dict.fromkeys(order.note(path)))
 
 

@@ -15,13 +15,15 @@ from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.clock_steps import NEVER_SET
 from cbt_plugins.results.environment import UNMEASURED, Clocks
-from cbt_plugins.results.numbered_lines import NUMBER, each_numbered_line
+from cbt_plugins.results.numbered_lines import NUMBER, each_line_and_loss
 
 FILE = "recovery.jsonl"
 #: what an agent knows by following maps, and by asking the mgr
 _FOLLOWED = ("down", "out", "recovered", "mgr_error")
+#: the key of a line that has the complete state, not only what changed
+_FULL = "full"
 #: keys of a line that are no part of a state
-_OF_SAMPLE = ("t", "map", "gap", "daemons", "step", NUMBER)
+_OF_SAMPLE = ("t", "map", "gap", "daemons", "step", _FULL, NUMBER)
 #: seconds by which two clocks may differ without being corrected
 _NEAR = 0.25
 
@@ -183,7 +185,11 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     samples = Samples(interval=0.0, period=0.0)
     for path in paths:
-        SampleReader(samples, clocks.of_file(path), clocks.monitors).add(each_numbered_line(path, samples.damage))
+        reader = SampleReader(samples, clocks.of_file(path), clocks.monitors)
+        for line, is_behind_loss in each_line_and_loss(path, samples.damage):
+            if is_behind_loss:
+                reader.forget()
+            reader.add((line,))
     samples.interval, samples.period = samples.interval or 1.0, samples.period or 5.0
     samples.samples.sort(key=lambda sample: sample.t)
     change_of_epoch = {change.epoch: change for change in samples.changes}
@@ -201,6 +207,8 @@ class SampleReader:
         self._offset, self._of_maps = offset, of_maps
         self._state: Dict[str, Any] = {}
         self._clean = self._recovering_or_backfilling = False
+        self._lost = self._awaits_state = False  # lines are lost since the last sample; no line since had the state
+        self._unsaid: Tuple[str, ...] = ()  # daemons that ended or started since then
         self._clock = NEVER_SET
         self._shown = self._newest = -math.inf  # times of the newest sample: by its line, as if no clock was set back
 
@@ -215,9 +223,15 @@ class SampleReader:
             if not ("end" in line or "event" in line or not isinstance(line.get("t"), (int, float))):
                 self._add_sample(line)
 
+    def forget(self) -> None:
+        """Forget the state: lines before the next one are lost, and each line has only what changed."""
+        self._state = {}
+        self._lost = self._awaits_state = True
+
     def _begin(self, header: Mapping[str, Any]) -> None:
         # a new agent, which may not know them
         self._state = {key: value for key, value in self._state.items() if key not in _FOLLOWED}
+        self._awaits_state = False  # the first line of an agent has all
         samples = self._samples
         if isinstance(header.get("t"), (int, float)) and header["t"] - self._offset >= self._newest:
             self._clock = NEVER_SET  # its clock is right again, or it is later by now: no time comes twice
@@ -227,16 +241,8 @@ class SampleReader:
 
     def _add_sample(self, line: Mapping[str, Any]) -> None:
         samples, t = self._samples, self._time_of(line)
-        new = {key: value for key, value in line.items() if key not in _OF_SAMPLE}
-        if new:
-            self._state = {**self._state, **new}
-        if "pgs" in new or "num_pgs" in new:
-            self._clean, self._recovering_or_backfilling = _clean_and_recovering_or_backfilling(self._state)
-        if "pgs" not in self._state:
-            return  # the file's first lines are missing
-        samples.samples.append(Sample(t, self._state, self._clean, self._recovering_or_backfilling, _changed(line)))
         for change in line.get("map") or ():
-            low, high = self._bounds_of_map(int(change["epoch"]))
+            low, high = self._bounds_of_map(int(change["epoch"]), t)
             stamped = float(change["t"]) - self._of_maps
             right = min(max(stamped, low - _NEAR), high + _NEAR)
             samples.skew = max(samples.skew, abs(stamped - right))
@@ -244,6 +250,28 @@ class SampleReader:
         if line.get("gap"):
             seconds, why = line["gap"]
             samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+        self._unsaid += _changed(line)
+        self._awaits_state = self._awaits_state and _FULL not in line
+        if not self._awaits_state:
+            self._add_state(line, t)
+
+    def _add_state(self, line: Mapping[str, Any], t: float) -> None:
+        samples = self._samples.samples
+        new = {key: value for key, value in line.items() if key not in _OF_SAMPLE}
+        if _FULL in line:  # what did not change stays one object of all samples
+            new = {key: value for key, value in new.items() if key not in self._state or self._state[key] != value}
+        if new:
+            self._state = {**self._state, **new}
+        if "pgs" in new or "num_pgs" in new:
+            self._clean, self._recovering_or_backfilling = _clean_and_recovering_or_backfilling(self._state)
+        if "pgs" not in self._state:
+            return  # the file's first lines are missing
+        if self._lost:
+            seconds = max(0.0, t - samples[-1].t) if samples else 0.0
+            self._samples.gaps.append({"t": t, "seconds": round(seconds, 3), "why": "lines of the sampler were lost"})
+            self._lost = False
+        samples.append(Sample(t, self._state, self._clean, self._recovering_or_backfilling, self._unsaid))
+        self._unsaid = ()
 
     def _time_of(self, line: Mapping[str, Any]) -> float:
         """Return the time of a line on the run's clock, as if the clock of its node had not been set back."""
@@ -256,16 +284,18 @@ class SampleReader:
         self._shown, self._newest = shown, shown - self._clock.shift
         return self._newest
 
-    def _bounds_of_map(self, epoch: int) -> Tuple[float, float]:
+    def _bounds_of_map(self, epoch: int, t: float) -> Tuple[float, float]:
         """Return the times of the last sample whose cluster had no such OSD map yet, and of the first one that had it.
 
-        A map may be read long after the first sample that knows of it. Where samples have no epochs, the newest is it.
+        `t`: of the line that tells of the map, which may be read long after the first sample that knows of it. Where
+        samples have no epochs, it is that line.
         """
         samples = self._samples.samples
-        first = len(samples) - 1
+        first = len(samples)
         while first and isinstance(shown := samples[first - 1].state.get("epoch"), int) and shown >= epoch:
             first -= 1
-        return samples[first - 1].t if first else -math.inf, samples[first].t
+        high = samples[first].t if first < len(samples) else t
+        return samples[first - 1].t if first else -math.inf, high
 
 
 def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:

@@ -124,7 +124,9 @@ def _costs(source: Replies) -> Dict[str, float]:
     costs.update(map_ms=statistics.median(changed), map_MB=source.size / SAMPLES / 1e6)
     costs.update(_judged(sampler, source))
     line = _line_of_quiet(sampler)
-    costs.update({"line": line, f"MB_of_{HOURS}_h": line * HOURS * 3600 / state_sampler_agent.QUIET_PERIOD / 1e6})
+    # beside a line each second, a line with the complete state after FULL_AFTER times its bytes
+    bytes_per_s = line / state_sampler_agent.QUIET_PERIOD * (1 + 1 / state_sampler_agent.FULL_AFTER)
+    costs.update({"line": line, f"MB_of_{HOURS}_h": bytes_per_s * HOURS * 3600 / 1e6})
     costs["mgr_asks"] = len(set(source.asked) - {"pg dump sum", "pg dump osds"})
     return costs
 
