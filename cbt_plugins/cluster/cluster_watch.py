@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster import state_sampler_sources
+from cbt_plugins.cluster import state_sampler_maps, state_sampler_sources
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.journal import LineWriter, each_json_line
@@ -23,7 +23,7 @@ from cbt_plugins.journal import LineWriter, each_json_line
 log = logging.getLogger(__name__)
 
 #: what nodes run to sample; standard library only
-AGENT, PARTS = Path(__file__).parent / "state_sampler_agent.py", (state_sampler_sources,)
+AGENT, PARTS = Path(__file__).parent / "state_sampler_agent.py", (state_sampler_sources, state_sampler_maps)
 #: questions of `ClusterWatch.ask`: who answers, and the command as librados takes it
 QUESTIONS: Dict[str, Tuple[str, Dict[str, str]]] = {
     "df detail": ("mon", {"prefix": "df", "detail": "detail"}),

@@ -7,17 +7,16 @@ Ends when standard input closes.
 
 # mypy: disallow-untyped-defs=False
 
-import calendar
 import gc
 import json
 import os
-import re
 import resource
 import select
 import signal
 import sys
 import time
 
+from cbt_plugins.cluster.state_sampler_maps import Osds
 from cbt_plugins.cluster.state_sampler_sources import NoReply, source_of
 
 #: seconds after which a question is given up, unless the one who started the agent sets another limit
@@ -37,9 +36,6 @@ FULL_AFTER = 10
 SPACE_PERIOD = 5.0
 #: seconds after which all OSDs know of a change of the map
 MAP_SPREAD = 1.5
-#: maps between two samples that are looked at one by one, and the seconds of a sample for that: those that are left are
-#: read with the next one. A map of 10,000 OSDs has 7 MB.
-MAPS, MAPS_SECONDS = 1000, 1.0
 #: seconds by which the clock and the time that passes may differ between two samples
 CLOCK_STEP = 2.0
 #: share of its time that the mgr is asked for: `pg dump osds` has 0.74 KB for each OSD, and 0.66 KB for each of the
@@ -48,8 +44,6 @@ MGR_SHARE = 0.1
 #: OSDs whose reports the mgr sends within a second at least: it takes 0.06 s of CPU time for each MB
 #: (`./run bench scale mgr`), which are 0.0016 s for an OSD that watches 40 peers
 REPORTS_OF_SECOND = 200
-#: what a monitor says of a map that it has no longer, or not yet; it keeps some 500
-NO_MAP = "there is no map for epoch"
 #: containers made until Python looks for unreachable cycles: a map of 10,000 OSDs has fewer, and the look through them
 #: would cost more than to parse them
 CONTAINERS = 200000
@@ -123,83 +117,11 @@ class DaemonChanges:
         return changes
 
 
-def epoch_seconds(stamp):
-    """Return the seconds of 2026-11-21T13:56:05.650577+0000 (older releases: a space for the T, no zone)."""
-    match = re.match(r"(\d+-\d+-\d+)[T ](\d+:\d+:\d+)(\.\d+)?(?:([+-])(\d\d):?(\d\d))?", stamp)
-    seconds = calendar.timegm(time.strptime(" ".join(match.group(1, 2)), "%Y-%m-%d %H:%M:%S"))
-    off = int(match.group(5) or 0) * 3600 + int(match.group(6) or 0) * 60
-    return seconds + float(match.group(3) or 0) - (-off if match.group(4) == "-" else off)
-
-
 def are_all_clean(states, total):
     """Return whether all PGs are active+clean, maybe scrubbing; not when a PG is stale, or nothing is known of them."""
     words = [(set(state.split("+")), n) for state, n in states.items()]
     clean = sum(n for state, n in words if {"active", "clean"} <= state and "stale" not in state)
     return 0 < total == clean
-
-
-class Osds:
-    """Which OSDs are up and in, map by map."""
-
-    def __init__(self, epoch):
-        self.epoch = epoch  # of the last sample
-        self._seen = None  # what the status of the last sample said of OSDs that are up and in
-        self.up = self.inside = None
-        self.ids = []
-        self.since = {}  # OSD that is up -> epoch since which it is
-        self._changes = []  # changes that no sample has told yet
-        self.missed = None  # what no map tells any more, as text
-        self.behind = False  # there are newer maps, which are read with the next sample
-
-    def follow(self, osdmap, ask):
-        """Return the changes up to this map, each {"epoch", "t", "down", "up", "out", "in"}; `ask` asks a monitor."""
-        epoch = osdmap["epoch"]
-        keys = ("num_osds", "num_up_osds", "num_in_osds", "osd_up_since", "osd_in_since")
-        # before Octopus the status does not say since when: each map may have changes
-        seen = [osdmap.get(key) for key in keys] + ([] if "osd_up_since" in osdmap else [epoch])
-        if seen != self._seen:
-            first = epoch if self.epoch is None else min(max(self.epoch + 1, epoch - MAPS), epoch)
-            if self.up is None and self.epoch is not None:
-                self._read(self.epoch, epoch, ask)
-            if self.epoch is not None and first > self.epoch + 1:
-                self._read(first - 1, epoch, ask)  # what it has changed came at times that nobody knows
-                self.missed = "OSD maps %d to %d were not read" % (self.epoch + 1, first - 1)
-            until = time.monotonic() + MAPS_SECONDS
-            for number in range(first, epoch + 1):
-                change = self._read(number, epoch, ask)
-                self._changes += [change] if change else []
-                self.epoch = number
-                if number < epoch and time.monotonic() >= until:
-                    seen = None
-                    break
-        self._seen, self.behind = seen, seen is None
-        self.epoch = self.epoch if self.behind else epoch
-        changes, self._changes = self._changes, []
-        return changes
-
-    def _read(self, number, newest, ask):
-        """Return the changes of a map, None without any; a map that is trimmed is left out."""
-        try:
-            return self._take(ask({"prefix": "osd dump", "epoch": number}))
-        except NoReply as error:
-            if NO_MAP not in str(error) or number == newest:
-                raise
-        self.missed = "OSD maps up to %d are trimmed" % number
-        return None
-
-    def _take(self, dump):
-        up = {o["osd"] for o in dump["osds"] if o["up"]}
-        inside = {o["osd"] for o in dump["osds"] if o["in"]}
-        before = (self.up, self.inside)
-        self.up, self.inside = up, inside
-        self.ids = sorted(o["osd"] for o in dump["osds"])
-        self.since = {o["osd"]: o["up_from"] for o in dump["osds"] if o["up"]}
-        if before[0] is None or before == (up, inside):
-            return None
-        change = {"epoch": dump["epoch"], "t": round(epoch_seconds(dump["modified"]), 3)}
-        moved = {"down": before[0] - up, "up": up - before[0], "out": before[1] - inside, "in": inside - before[1]}
-        change.update((name, sorted(ids)) for name, ids in moved.items() if ids)
-        return change
 
 
 class Reports:

@@ -41,6 +41,7 @@ NO_WAITS = {
     # connections are kept, until the input ends
     "monitors/agent_connections.py: loop": 2,
     # sent to nodes, where nothing of ours can be imported
+    "cbt_plugins/cluster/state_sampler_maps.py: loop": 1,  # reads maps for a second
     "cbt_plugins/cluster/state_sampler_sources.py: loop": 1,
     "cbt_plugins/run/endpoint_probe.py: loop": 1,
     # run by path, without the package: frames are passed on as they come

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from cbt_plugins.cluster import state_sampler_agent, state_sampler_sources
+from cbt_plugins.cluster import state_sampler_agent, state_sampler_maps, state_sampler_sources
 from cbt_plugins.config import plugins
 from cbt_plugins.config.key_errors import validate
 from cbt_plugins.load import client_agent, generator_process, hsbench_agent
@@ -114,6 +114,7 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
         numbered_output,
         resources_agent,
         state_sampler_agent,
+        state_sampler_maps,
         state_sampler_sources,
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from cbt_plugins.cluster import state_sampler_agent
+from cbt_plugins.cluster import state_sampler_agent, state_sampler_maps
 
 
 class SlowCluster:
@@ -20,7 +20,8 @@ class SlowCluster:
         self.asked: List[str] = []
         self.limits: List[float] = []
         read = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now, strptime=time.strptime)
-        monkeypatch.setattr(state_sampler_agent, "time", read)
+        for module in (state_sampler_agent, state_sampler_maps):
+            monkeypatch.setattr(module, "time", read)
 
     def mon(self, question: Dict[str, Any]) -> Any:
         self.asked.append(question["prefix"])

@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from cbt_plugins.cluster import state_sampler_agent
+from cbt_plugins.cluster import state_sampler_agent, state_sampler_maps
+from cbt_plugins.cluster.state_sampler_sources import NoReply
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
 
@@ -71,15 +72,15 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
         asked.append(question["epoch"])
         if question["epoch"] in fails:
             fails.clear()
-            raise state_sampler_agent.NoReply("busy")
+            raise NoReply("busy")
         return maps[question["epoch"]]
 
     def status(epoch: int, up: int, since: int) -> Dict[str, Any]:
         return {"epoch": epoch, "num_osds": 2, "num_up_osds": up, "num_in_osds": 2, "osd_up_since": since}
 
-    osds = state_sampler_agent.Osds(None)
+    osds = state_sampler_maps.Osds(None)
     assert osds.follow(status(1, 2, 1), ask) == []
-    with pytest.raises(state_sampler_agent.NoReply):
+    with pytest.raises(NoReply):
         osds.follow(status(4, 2, 3), ask)
     begin = 1795269360.5
     assert osds.follow(status(4, 2, 3), ask) == [
@@ -93,10 +94,10 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
 
 def test_maps_that_are_too_many_to_be_read_change_nothing_at_a_known_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """osd.0 goes down in a map that nobody reads: no other map has the time of that."""
-    monkeypatch.setattr(state_sampler_agent, "MAPS", 2)
+    monkeypatch.setattr(state_sampler_maps, "MAPS", 2)
     states = {1: [1, 1], 2: [1, 1], 3: [0, 1], 4: [0, 1], 5: [0, 0], 6: [0, 0]}
     maps = {epoch: dump(epoch, up, [1, 1]) for epoch, up in states.items()}
-    osds = state_sampler_agent.Osds(1)
+    osds = state_sampler_maps.Osds(1)
     status = {"epoch": 6, "num_osds": 2, "num_up_osds": 0, "num_in_osds": 2, "osd_up_since": 1}
     changes = osds.follow(status, lambda question: maps[question["epoch"]])
     assert [(change["epoch"], change["down"]) for change in changes] == [(5, [1])]
@@ -108,14 +109,14 @@ def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
 
     def ask(question: Dict[str, Any]) -> Dict[str, Any]:
         if question["epoch"] not in maps:
-            raise state_sampler_agent.NoReply(f"osd dump: there is no map for epoch {question['epoch']}")
+            raise NoReply(f"osd dump: there is no map for epoch {question['epoch']}")
         return maps[question["epoch"]]
 
     def status(epoch: int) -> Dict[str, Any]:
         return {"epoch": epoch, "num_osds": 2, "num_up_osds": 1, "num_in_osds": 2, "osd_up_since": 1}
 
-    osds = state_sampler_agent.Osds(2)
+    osds = state_sampler_maps.Osds(2)
     assert [change["down"] for change in osds.follow(status(6), ask)] == [[0]]
     assert osds.missed == "OSD maps up to 4 are trimmed" and osds.ids == [0, 1]
-    with pytest.raises(state_sampler_agent.NoReply):  # the monitor that is asked does not have it yet
-        state_sampler_agent.Osds(None).follow(status(7), ask)
+    with pytest.raises(NoReply):  # the monitor that is asked does not have it yet
+        state_sampler_maps.Osds(None).follow(status(7), ask)
