@@ -124,6 +124,10 @@ def are_all_clean(states, total):
     return 0 < total == clean
 
 
+class NotReady(NoReply):
+    """A mgr that has just become active has not the reports of all OSDs yet: its sums lack PGs."""
+
+
 class Reports:
     """Whether the PG statistics are newer than the last change of an OSD.
 
@@ -225,8 +229,9 @@ class StateSampler:
                 self.reports.look(now, self.osds.since, self._dump("osds", limit)["osd_stats"])
         except NoReply as error:
             self._mgr_error = " ".join(str(error).split())[:ERROR_LENGTH]
-            self._quiet_until = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, MGR_LONGEST_PAUSE)
+            if not isinstance(error, NotReady):
+                self._quiet_until = time.monotonic() + self._pause
+                self._pause = min(2 * self._pause, MGR_LONGEST_PAUSE)
         else:
             self._pause, self._mgr_error = MGR_PAUSE, None
 
@@ -239,6 +244,8 @@ class StateSampler:
             if str(error).startswith(question):
                 raise
             raise NoReply(question + str(error)) from error  # librados names no content
+        if not reply.get("pg_ready", True):
+            raise NotReady(question + "the mgr has not the reports of all OSDs yet")
         return reply.get("pg_map", reply)
 
 

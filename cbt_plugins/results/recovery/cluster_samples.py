@@ -24,6 +24,8 @@ _FOLLOWED = ("down", "out", "recovered", "mgr_error")
 _FULL = "full"
 #: keys of a line that are no part of a state
 _OF_SAMPLE = ("t", "map", "gap", "daemons", "step", _FULL, NUMBER)
+#: report periods after which a new mgr does not wait for reports any longer
+_REPORTS_OF_NEW_MGR = 4
 #: seconds by which two clocks may differ without being corrected
 _NEAR = 0.25
 
@@ -138,13 +140,20 @@ class Samples:
     @cached_property
     def rises(self) -> List[Tuple[float, float, Tuple[int, ...]]]:
         """(from, to, rise of each counter): the counters rose, or fell, between these moments. Samples must be sorted.
+
+        A mgr that has just become active answers zeros, and less than there was until all OSDs have reported: that is
+        left out (agents of earlier versions have written it).
         """
         rises = []
         last: Optional[Sequence[int]] = None
-        at = 0.0
+        at, incomplete_until = 0.0, -math.inf
         for sample in self.samples:
             now = sample.state.get("recovered")
             if not now or now is last:
+                continue
+            if last is not None and any(last) and not any(now):
+                incomplete_until = sample.t + _REPORTS_OF_NEW_MGR * self.period
+            if last is not None and sample.t <= incomplete_until and any(b < a for a, b in zip(last, now)):
                 continue
             if last is not None and list(now) != list(last):
                 rises.append((at, sample.t, tuple(b - a for a, b in zip(last, now))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
 
@@ -26,22 +26,41 @@ _STATES: Dict[str, Callable[[Sample], int]] = {
 def recovered(samples: Samples, since: float, begin: Optional[float], end: float) -> Dict[str, Any]:
     """Return the rises of the counters from `since` to `end`, and per second from `begin` (None: `since`) on.
 
-    A counter belongs to a PG's primary, and falls when another OSD that has seen less takes over: rises are added up,
-    falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null; without time, the rates.
+    A counter belongs to a PG's primary, and falls or rises when another OSD that has seen less or more takes over.
+    Rises are added up, falls left out (`objects_fallen`), and so are rises before a PG can have recovered. Without
+    counters all is null; without time, the rates.
     """
-    steps = [step for step in samples.rises if since < step[1] <= end]
+    # what the mgr knows is in the PG states one report later
+    first = since if begin is None else max(since, begin - samples.period - samples.longest_interval)
+    steps = [(step, _share_since(samples, step, since)) for step in samples.rises if first < step[1] <= end]
     begin = since if begin is None or begin >= end else begin
+    falls = [rise for _, t, rise in samples.rises if since < t <= end]
     numbers: Dict[str, Any] = {"begin": round(begin, 3), "end": round(end, 3), "seconds": round(end - begin, 3)}
     has_counters = samples.has_counters
     sums = {
-        kind: sum(max(0, rise[i]) for _, _, rise in steps) if has_counters else None for i, kind in enumerate(_KINDS)
+        kind: round(sum(share * max(0, rise[i]) for (_, _, rise), share in steps)) if has_counters else None
+        for i, kind in enumerate(_KINDS)
     }
     numbers.update(sums)
-    numbers["objects_fallen"] = sum(max(0, -rise[0]) for _, _, rise in steps) if has_counters else None
+    numbers["objects_fallen"] = sum(max(0, -rise[0]) for rise in falls) if has_counters else None
     objects, size = sums["objects"], sums["bytes"]
     numbers["objects_per_s"] = per_second(objects, end - begin, 2)
     numbers["mib_per_s"] = per_second(None if size is None else size / 2**20, end - begin, 3)
     return numbers
+
+
+def _share_since(samples: Samples, step: Tuple[float, float, Sequence[int]], since: float) -> float:
+    """Return the part of a rise that counts from `since` on: all, unless PGs recovered between its begin and `since`.
+
+    Then it may be of any of that time: nobody asks for the counters while all PGs are clean.
+    """
+    begin, end, _ = step
+    reading = samples.before(end - samples.period)
+    if reading and not reading.clean and not reading.state.get("mgr_error"):
+        begin = max(begin, reading.t)  # they were asked for since then, and had not changed
+    earlier = samples.between(math.nextafter(begin, math.inf), since)
+    recovered_before = any(sample.recovering_or_backfilling for sample in earlier)
+    return (end - since) / (end - begin) if recovered_before else 1.0
 
 
 def per_second(amount: Optional[float], seconds: float, digits: int) -> Optional[float]:

@@ -70,8 +70,8 @@ unfound BIGINT unfound objects
 clean BOOLEAN all PGs are active+clean
 moving BOOLEAN some PGs recover or backfill
 settled BOOLEAN the PG statistics are newer than the last change of an OSD
-recovered_objects BIGINT objects recovered since the first sample
-recovered_bytes BIGINT bytes recovered since the first sample
+recovered_objects BIGINT the cluster's counter of recovered objects: it falls and rises when PGs get another primary OSD
+recovered_bytes BIGINT the same counter of bytes
 health VARCHAR health of the cluster
 """)
 
