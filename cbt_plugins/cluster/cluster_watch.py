@@ -184,9 +184,11 @@ class ClusterWatch:
             log.warning("no samples of the cluster from %s: %s", self.node, text)
 
     def _open(self) -> Stream:
-        """Connect; the agent tells what the OSD maps have done since the last sample, and how long none came."""
+        """Connect; the agent tells what the OSD maps have done since the last it told, and how long no sample came."""
         agent = NodeProgram(AGENT, PARTS)
-        last_state = (self.settings, self._state.get("epoch"), self._state.get("t"))
+        epoch = self._state.get("epoch")
+        reported = epoch and (epoch - self._state.get("unreported", 0) or None)  # earlier agents did not say
+        last_state = (self.settings, reported, self._state.get("t"))
         words = map(shlex.quote, agent.words(json.dumps(last_state)))
         stream = self.ceph.remote.stream([self.node], f"exec {self.ceph.programs.python} {' '.join(words)}")
         stream.send(agent.text)

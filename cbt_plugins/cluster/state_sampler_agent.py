@@ -196,7 +196,7 @@ class StateSampler:
             changes = self.osds.follow(osdmap.get("osdmap", osdmap), self.source.mon)
         except (NoReply, KeyError):
             # the maps are asked for again with the next sample; the status counts
-            state.update(settled=False, mgr_error=None)
+            state.update(settled=False, mgr_error=None, unreported=self.osds.unreported(state["epoch"]))
             return []
         if changes:
             self.reports.begin(now)
@@ -217,6 +217,7 @@ class StateSampler:
             recovered=self._recovered,
             settled=self.reports.settled and not self.osds.behind,
             mgr_error=self._mgr_error,
+            unreported=self.osds.unreported(state["epoch"]),
         )
         return changes
 
@@ -332,7 +333,7 @@ def _report_period(source):
 
 
 def main(settings, epoch=None, last=None):
-    """Write samples until standard input closes; `epoch` and `last` are the map and time of the last sample so far."""
+    """Write samples until standard input closes; the maps up to `epoch` are told, `last` is the time of a sample."""
     lines, clock = StateLines(), SampleClock(last)
     interval, timeout = settings["interval"] or RETRY, settings.get("timeout", TIMEOUT)
     source = sampler = None
@@ -354,7 +355,7 @@ def main(settings, epoch=None, last=None):
         except (NoReply, KeyError) as error:
             why = str(error) if isinstance(error, NoReply) else "a reply without %s" % error
             if sampler:
-                epoch = sampler.osds.epoch
+                epoch = sampler.osds.reported_epoch
             if source is not None and time.monotonic() - failing_since > settings.get("restart_after", RESTART_AFTER):
                 source.close()
                 _restart(json.dumps([settings, epoch, last]))

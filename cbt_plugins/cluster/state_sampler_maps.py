@@ -31,6 +31,7 @@ class Osds:
 
     def __init__(self, epoch):
         self.epoch = epoch  # of the last sample
+        self.reported_epoch = epoch  # up to this map all changes were returned
         self._seen = None  # what the status of the last sample said of OSDs that are up and in
         self.up = self.inside = None
         self.ids = []
@@ -63,7 +64,12 @@ class Osds:
         self._seen, self.behind = seen, seen is None
         self.epoch = self.epoch if self.behind else epoch
         changes, self._changes = self._changes, []
+        self.reported_epoch = self.epoch
         return changes
+
+    def unreported(self, epoch):
+        """Return how many maps up to this one may have changes that were not returned yet."""
+        return (epoch or 0) - (self.reported_epoch or 0)
 
     def _read(self, number, newest, ask):
         """Return the changes of a map, None without any; a map that is trimmed is left out."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from types import SimpleNamespace
+from typing import Any, Collection, Dict, List, Tuple
 
 import pytest
+from waiting import wait_for
 
 from cbt_plugins.cluster import state_sampler_agent, state_sampler_maps
+from cbt_plugins.cluster.cluster_watch import ClusterWatch
 from cbt_plugins.cluster.state_sampler_sources import NoReply
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
@@ -120,3 +124,49 @@ def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
     assert osds.missed == "OSD maps up to 4 are trimmed" and osds.ids == [0, 1]
     with pytest.raises(NoReply):  # the monitor that is asked does not have it yet
         state_sampler_maps.Osds(None).follow(status(7), ask)
+
+
+class BusyMonitor:
+    """A source whose monitor does not answer for some maps at first; in map 2 osd.0 is down, in map 3 up again."""
+
+    def __init__(self, busy: Collection[int], epoch: int = 1) -> None:
+        self.busy, self.epoch = busy, epoch
+
+    def mon(self, question: Dict[str, Any]) -> Any:
+        if question["prefix"] == "osd dump":
+            if question["epoch"] in self.busy:
+                raise NoReply("busy")
+            return dump(question["epoch"], [int(question["epoch"] != 2), 1], [1, 1])
+        ups = {"num_osds": 2, "num_up_osds": 2, "num_in_osds": 2, "osd_up_since": self.epoch, "epoch": self.epoch}
+        pgs = {"pgs_by_state": [{"state_name": "active+clean", "count": 9}], "num_pgs": 9}
+        return {"osdmap": ups, "pgmap": pgs, "health": {"status": "HEALTH_OK", "checks": {}}}
+
+    def mgr(self, question: Dict[str, Any], timeout: float = 5.0) -> Any:
+        raise NoReply("paused")
+
+
+@pytest.mark.parametrize("busy", [(2,), (4,)], ids=["no map is read", "some maps are read"])
+def test_maps_that_were_not_told_are_told_by_the_next_agent(busy: Tuple[int, ...], tmp_path: Path) -> None:
+    """The connection ends after a sample without the changes up to its map."""
+    source = BusyMonitor(busy=())
+    sampler = state_sampler_agent.StateSampler(source, 5.0, {"recovery": True}, None)
+    first, _, _ = sampler.sample()
+    source.epoch, source.busy = 4, busy
+    second, changes, _ = sampler.sample()
+    assert (first["unreported"], second["epoch"], second["unreported"], changes) == (0, 4, 3, [])
+    lines = ({"version": 1, "t": 1.0}, *({**state, "map": []} for state in (first, second)))
+    (tmp_path / "recovery.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments: List[str] = []
+
+    def stream(nodes: List[str], line: str) -> Any:
+        arguments[:] = shlex.split(line)
+        raise OSError("no process")
+
+    ceph: Any = SimpleNamespace(remote=SimpleNamespace(stream=stream), programs=SimpleNamespace(python="python3"))
+    with ClusterWatch(ceph, "node0", tmp_path / "recovery.jsonl", {}):
+        wait_for(lambda: arguments)
+    last_epoch = json.loads(arguments[-1])[1]
+    source.busy = ()
+    state, changes, _ = state_sampler_agent.StateSampler(source, 5.0, {"recovery": True}, last_epoch).sample()
+    assert [(change.get("down"), change.get("up")) for change in changes] == [([0], None), (None, [0])]
+    assert state["unreported"] == 0
