@@ -36,6 +36,7 @@ class Osds:
         self.up = self.inside = None
         self.ids = []
         self.since = {}  # OSD that is up -> epoch since which it is
+        self._stamp = 0.0  # epoch seconds of the newest map that was read, by the monitors' clock
         self._changes = []  # changes that no sample has told yet
         self.missed = None  # what no map tells any more, as text
         self.behind = False  # there are newer maps, which are read with the next sample
@@ -46,7 +47,9 @@ class Osds:
         keys = ("num_osds", "num_up_osds", "num_in_osds", "osd_up_since", "osd_in_since")
         # before Octopus the status does not say since when: each map may have changes
         seen = [osdmap.get(key) for key in keys] + ([] if "osd_up_since" in osdmap else [epoch])
-        if seen != self._seen:
+        # these times are whole seconds: a change in the second of the last map that was read does not show in them
+        newest = max(osdmap.get(key) or 0 for key in ("osd_up_since", "osd_in_since"))
+        if seen != self._seen or (epoch > self.epoch and newest >= int(self._stamp)):
             first = epoch if self.epoch is None else min(max(self.epoch + 1, epoch - MAPS), epoch)
             if self.up is None and self.epoch is not None:
                 self._read(self.epoch, epoch, ask)
@@ -87,10 +90,11 @@ class Osds:
         before = (self.up, self.inside)
         self.up, self.inside = up, inside
         self.ids = sorted(o["osd"] for o in dump["osds"])
+        self._stamp = epoch_seconds(dump["modified"])
         self.since = {o["osd"]: o["up_from"] for o in dump["osds"] if o["up"]}
         if before[0] is None or before == (up, inside):
             return None
-        change = {"epoch": dump["epoch"], "t": round(epoch_seconds(dump["modified"]), 3)}
+        change = {"epoch": dump["epoch"], "t": round(self._stamp, 3)}
         moved = {"down": before[0] - up, "up": up - before[0], "out": before[1] - inside, "in": inside - before[1]}
         change.update((name, sorted(ids)) for name, ids in moved.items() if ids)
         return change

@@ -170,3 +170,25 @@ def test_maps_that_were_not_told_are_told_by_the_next_agent(busy: Tuple[int, ...
     state, changes, _ = state_sampler_agent.StateSampler(source, 5.0, {"recovery": True}, last_epoch).sample()
     assert [(change.get("down"), change.get("up")) for change in changes] == [([0], None), (None, [0])]
     assert state["unreported"] == 0
+
+
+def test_a_flap_in_the_second_of_the_last_change_is_seen() -> None:
+    """The status has whole seconds: it looks as it did before the OSD went down and came back."""
+    states = {1: [1, 1], 2: [0, 1], 3: [1, 1], 4: [0, 1], 5: [1, 1], 6: [1, 1], 7: [1, 1]}
+    stamps = {1: "00.0", 2: "30.1", 3: "30.3", 4: "30.6", 5: "30.9", 6: "31.5", 7: "33.0"}
+    asked: List[int] = []
+
+    def ask(question: Dict[str, Any]) -> Dict[str, Any]:
+        asked.append(question["epoch"])
+        modified = f"2026-11-21T13:56:{stamps[question['epoch']]}+0000"
+        return {**dump(question["epoch"], states[question["epoch"]], [1, 1]), "modified": modified}
+
+    osds = state_sampler_maps.Osds(None)
+    changes = []
+    for epoch, since in ((1, 0), (3, 30), (5, 30), (6, 30), (7, 30)):
+        status = {"epoch": epoch, "num_osds": 2, "num_up_osds": 2, "num_in_osds": 2}
+        changes += osds.follow({**status, "osd_up_since": 1795269360 + since, "osd_in_since": 0}, ask)
+    assert [(change["epoch"], change.get("down"), change.get("up")) for change in changes] == [
+        *((2, [0], None), (3, None, [0]), (4, [0], None), (5, None, [0])),
+    ]
+    assert asked == [1, 2, 3, 4, 5, 6], "once each, and none later than that second"
