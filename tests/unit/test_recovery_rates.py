@@ -93,3 +93,16 @@ def test_the_agent_takes_no_counters_of_a_mgr_without_all_reports(monkeypatch: p
     assert [state["recovered"] for state in states] == [None, None, [7, 7, 7]]
     error = "pg dump sum: the mgr has not the reports of all OSDs yet"
     assert [state["mgr_error"] for state in states] == [error, error, None]
+
+
+def test_copies_on_osds_that_come_back_were_not_made(tmp_path: Path) -> None:
+    """As in a reboot: 100 copies are made on other OSDs, then the OSDs are up and have all but 12 of theirs."""
+    lines: List[Dict[str, Any]] = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [9557, 20000]}, SETTLED]
+    moves = {"t": 20.0, "pgs": RECOVERING}
+    made, up = {"t": 24.0, "degraded": [9457, 20000]}, {"t": 31.0, "down": [], "settled": False}
+    up.update(degraded=[12, 100], pgs=RECOVERING, map=[{"epoch": 3, "t": 30.0, "up": [6]}])
+    ends = [{"t": 33.0, "pgs": CLEAN, "degraded": [0, 0]}, {"t": 40.0, "settled": True}]
+    rate = only(watched(tmp_path, *lines, moves, made, up, *ends), FAULT)["recovery"]
+    assert (rate["copies"], rate["copies_per_s"]) == (100, 10.0) and rate["seconds"] == 13.0
+    none = only(watched(tmp_path, *lines, up, *ends), FAULT)["recovery"]
+    assert (none["copies"], none["copies_per_s"], none["seconds"]) == (None, None, 2.0)

@@ -25,7 +25,7 @@ from cbt_plugins.results.recovery.milestone_titles import (
     STAYED_CLEAN,
     STAYS_TRUE,
 )
-from cbt_plugins.results.recovery.rates import copies_made, per_second, recovered
+from cbt_plugins.results.recovery.rates import copies_made, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
 UNCHANGED = "unchanged"
@@ -90,9 +90,10 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
     if since is not None and since < until:
         # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
         rate = recovered(search.run_samples, since, milestone_of_name["recovery-starts"].t, until)
-        copies = copies_made(search.run_samples, since, until) if search.is_failure else None
-        rate["copies"] = copies
-        rate["copies_per_s"] = per_second(copies, rate["seconds"], 2)
+        # copies on OSDs that come back are no longer degraded, and nobody has made them
+        back = [change.t for change in search.changes if change.t > since and search.osds & set(change.up)]
+        copies_until = min([until, *back]) if search.is_failure else since
+        rate.update(copies_made(search.run_samples, since, rate["begin"], copies_until))
     before, last = search.before, search.samples[-1] if search.samples else None
     outcome = search.outcome(clean)
     return {
@@ -466,7 +467,7 @@ def blocks(recovery: Mapping[str, Any]) -> Iterator[Block]:
         parts: List[Block] = [TableGrid((), rows, (True, False, True))]
         rate, left = episode["recovery"], episode["left"]
         if rate and rate["objects_per_s"] is not None:
-            copies = "" if rate["copies"] is None else f", {rate['copies_per_s']:.0f} copies/s"
+            copies = "" if rate["copies_per_s"] is None else f", {rate['copies_per_s']:.0f} copies/s"
             text = f"recovered {rate['objects_per_s']:.0f} objects/s, {rate['mib_per_s']:.1f} MiB/s{copies}"
             parts.append(Words((text,)))
         if left:

@@ -68,10 +68,16 @@ def per_second(amount: Optional[float], seconds: float, digits: int) -> Optional
     return None if amount is None or seconds < _SHORTEST else round(amount / seconds, digits)
 
 
-def copies_made(samples: Samples, begin: float, end: float) -> int:
-    """Return the object copies that were degraded and no longer are: the sum of all falls of that number."""
-    degraded = [sample.count("degraded") for sample in samples.between(begin, math.nextafter(end, math.inf))]
-    return sum(max(0, before - after) for before, after in zip(degraded, degraded[1:]))
+def copies_made(samples: Samples, since: float, begin: float, end: float) -> Dict[str, Any]:
+    """Return the object copies that were degraded and no longer are, all falls of that number from `since` to `end`.
+
+    Per second from `begin` on; null without a time after it.
+    """
+    if end - begin < _SHORTEST:
+        return {"copies": None, "copies_per_s": None}
+    degraded = [sample.count("degraded") for sample in samples.between(since, math.nextafter(end, math.inf))]
+    copies = sum(max(0, before - after) for before, after in zip(degraded, degraded[1:]))
+    return {"copies": copies, "copies_per_s": per_second(copies, end - begin, 2)}
 
 
 def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]:
