@@ -122,6 +122,7 @@ _ALL = (
     WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD, hides_worse=True),
     WarningKind("resources-gap", "the samples of a node have gaps", forbids_verdict_on=_OF_NODES),
     WarningKind("monitor-limited", "a monitor could not watch all of its targets"),
+    _info("counters-coarse", "samples of perf_counters were too far apart for a phase, so counters have no values"),
     # so in each failure of an OSD
     _info("counters-of-others", "daemons were not there at an end of a phase, so sums of perf_counters lack them"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),

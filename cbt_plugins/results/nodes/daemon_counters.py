@@ -40,6 +40,8 @@ INTERVAL, FINE, COARSER = 10.0, 360, 10
 SELDOM = {"allocator_score": 1800.0}
 #: intervals without a sample that make a gap
 GAP_INTERVALS = 2.5
+#: share of a window by which the rise in it may be wrong, because samples are beside its ends
+_MOST_WRONG = 0.1
 Window = Tuple[float, float]
 
 
@@ -55,7 +57,7 @@ class CounterSeries:
 
     def __init__(self, times: np.ndarray, intervals: np.ndarray, values: np.ndarray, is_state: bool) -> None:
         self._times, self._intervals = times, intervals
-        self._edges, self._levels = times, values
+        self._edges, self._levels, self._is_state = times, values, is_state
         if is_state:
             return
         rises = np.diff(values, axis=0)
@@ -76,11 +78,43 @@ class CounterSeries:
         return bool(window[1] > self._times[0] and window[0] < self._times[-1])
 
     def at(self, window: Window) -> Optional[np.ndarray]:
-        """Return the values at the start and the end of a window: (2, columns); None without samples near both."""
-        if not self.meets(window) or not all(_near(end, self._times, self._intervals) for end in window):
+        """Return the values at the start and the end of a window: (2, columns); None without samples near both.
+
+        Where what a daemon did beside the window may be more than a tenth of a counter's rise, the rate between the
+        first sample and the last one inside counts; None with fewer than two.
+        """
+        if not self.is_watched_in(window):
             return None
+        if self._is_state or self._wrong_seconds(window) <= _MOST_WRONG * (window[1] - window[0]):
+            return self._at(window)
+        inside = self._times[(window[0] <= self._times) & (self._times <= window[1])]
+        if len(inside) < 2 or inside[0] == inside[-1]:
+            return None
+        levels = self._at((inside[0], inside[-1]))
+        per_s = (levels[1] - levels[0]) / (inside[-1] - inside[0])
+        return np.vstack((levels[0], levels[0] + per_s * (window[1] - window[0])))
+
+    def is_watched_in(self, window: Window) -> bool:
+        """Return whether there are samples near both ends of a window."""
+        return self.meets(window) and all(_near(end, self._times, self._intervals) for end in window)
+
+    def _at(self, times: Window) -> np.ndarray:
         columns = range(self._levels.shape[1])
-        return np.column_stack([np.interp(window, self._edges, self._levels[:, i]) for i in columns])
+        return np.column_stack([np.interp(times, self._edges, self._levels[:, i]) for i in columns])
+
+    def _wrong_seconds(self, window: Window) -> float:
+        """Return the most seconds by which the ends of a window seem to be elsewhere.
+
+        Between two samples a counter seems to rise evenly. If it does so at `t` only on one side, its value there is
+        wrong by what it rises in (t - before) * (after - t) / (after - before) seconds.
+        """
+        seconds = 0.0
+        for t in window:
+            after = int(np.searchsorted(self._edges, t))
+            if 0 < after < len(self._edges) and (self._levels[after] != self._levels[after - 1]).any():
+                low, high = self._edges[after - 1], self._edges[after]
+                seconds += (t - low) * (high - t) / (high - low) if high > low else 0.0
+        return seconds
 
 
 class DaemonCounters:
@@ -196,6 +230,8 @@ class DaemonInWindows(NamedTuple):
     #: windows without a value, because the daemon was down near an end of it, or nobody watched the daemon
     left_out: AbstractSet[int]
     unwatched: AbstractSet[int]
+    #: windows for which the samples of a counter are too far apart
+    coarse: AbstractSet[int]
 
 
 class _PlacedDaemon(NamedTuple):
@@ -255,20 +291,24 @@ class CountersReader:
         return facts, placed
 
     def _in_windows(self, name: str, counters: DaemonCounters) -> DaemonInWindows:
-        daemon = DaemonInWindows(name, {}, set(), set())
+        daemon = DaemonInWindows(name, {}, set(), set(), set())
         lost = {number for number, window in enumerate(self.windows) if counters.is_lost_in(window)}
         left_out: Set[int] = set()
         unwatched: Set[int] = set()
+        coarse: Set[int] = set()
         for counter in counters.names:
             series = counters.series(counter)
             values = [series.at(window) for window in self.windows]
             with_values = tuple(number for number, at in enumerate(values) if at is not None)
             missing = set(range(len(values))).difference(with_values)
+            too_far_apart = {n for n in missing if series.is_watched_in(self.windows[n])}
+            coarse |= too_far_apart
+            missing -= too_far_apart
             unwatched |= missing & lost
             left_out |= {n for n in missing - lost if series.lasts and series.meets(self.windows[n])}
             if with_values:
                 daemon.values[counter] = (with_values, np.array([values[n] for n in with_values]))
-        return daemon._replace(left_out=left_out, unwatched=unwatched)
+        return daemon._replace(left_out=left_out, unwatched=unwatched, coarse=coarse)
 
 
 class _GroupSamples:

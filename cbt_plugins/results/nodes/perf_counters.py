@@ -46,7 +46,9 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
         for reason, daemons_without in (("left_out", values.left_out), ("unwatched", values.unwatched)):
             if numbers["lines"] and daemons_without:
                 numbers[reason] = daemons_without
-        if numbers["lines"] or numbers["backlog"]:
+        if values.coarse:
+            numbers["coarse"] = True
+        if numbers["lines"] or numbers["backlog"] or values.coarse:
             numbers_of_phase[name] = numbers
     unwatched = unwatched_osds(run.path, {daemon.name for daemon in daemons})
     named = {"unwatched": unwatched} if unwatched else {}
@@ -74,6 +76,7 @@ class _WindowValues:
         # daemons without values, which sums lack: they were down near an end of the window, or nobody watched them
         self.left_out = [daemon.name for daemon in daemons if number in daemon.left_out]
         self.unwatched = [daemon.name for daemon in daemons if number in daemon.unwatched]
+        self.coarse = any(number in daemon.coarse for daemon in daemons)
 
 
 def _lines(values: _WindowValues, window: Window) -> Iterator[Dict[str, Any]]:
@@ -154,6 +157,9 @@ def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[
             text = f"perf_counters has no sample of {several(len(left_out), 'daemon')} near the start or the end of"
             text = f"{text} the phase, so sums are of the others: {first_names(left_out)}"
             yield {"code": "counters-of-others", "text": text, "phase": phase}
+        if numbers.get("coarse"):
+            text = "samples of perf_counters are too far apart for the phase, so some counters have no values"
+            yield {"code": "counters-coarse", "text": f"{text}: set a shorter `interval`", "phase": phase}
         of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")
         if slow and slow["end"] - slow["start"] > SPILLED:

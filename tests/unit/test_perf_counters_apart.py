@@ -1,0 +1,58 @@
+"""Samples of `perf_counters` that are too far apart for a phase: what daemons did beside it is in no number of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+from counters_archive import T0, archive, made_of
+
+from cbt_plugins.results.nodes.perf_counters import counter_warnings
+
+
+def hits(t: float, loads: List[Tuple[float, float]]) -> float:
+    """Return what an OSD has counted by then that does 1000 a second in these times, and else nothing."""
+    return 1000 * sum(max(0.0, min(t, end) - begin) for begin, end in loads)
+
+
+def sampled(tmp_path: Path, *loads: Tuple[float, float]) -> Path:
+    """Return an archive with samples each 10 s for an hour, then each 100 s."""
+    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+    for t in [*range(0, 3600, 10), *range(3600, 7200, 100)]:
+        counters = {"onode_hits": hits(t, list(loads)), "allocated_bytes": 7}
+        lines.append({"t": T0 + t, "d": {"osd.1": counters}})
+    return archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines})
+
+
+def rate(folder: Path, window: Tuple[float, float]) -> Optional[float]:
+    numbers = made_of(folder, window)["phases"]["x"]
+    values = {line["name"]: line["value"] for line in numbers["lines"]}
+    assert values["allocated_bytes"] == 7 and (numbers.get("coarse") is True) is ("onode_hits" not in values)
+    value: Optional[float] = values.get("onode_hits")
+    return value
+
+
+def test_a_short_load_and_its_idle_neighbour_have_no_rates(tmp_path: Path) -> None:
+    """Both are between two samples: 600 a second would be in each."""
+    folder = sampled(tmp_path, (5020.0, 5080.0))
+    assert rate(folder, (5020.0, 5080.0)) is None and rate(folder, (5080.0, 5140.0)) is None
+    (warning,) = counter_warnings(made_of(folder, (5020.0, 5080.0)))
+    assert (warning["code"], warning["phase"]) == ("counters-coarse", "x")
+
+
+@pytest.mark.parametrize("window", [(5050.0, 5290.0), (5001.0, 5299.0), (5099.0, 5201.0)])
+def test_samples_inside_say_nothing_of_what_is_beside(window: Tuple[float, float], tmp_path: Path) -> None:
+    assert rate(sampled(tmp_path, window), window) == pytest.approx(1000, rel=0.1)
+    beside = [(window[0] - 500, window[0]), (window[1], window[1] + 500)]
+    assert rate(sampled(tmp_path / "beside", *beside), window) == pytest.approx(0, abs=100)
+
+
+def test_long_loads_and_early_ones_have_the_rates_of_all_their_time(tmp_path: Path) -> None:
+    folder = sampled(tmp_path, (1003.0, 1062.0), (4050.0, 4650.0))
+    assert rate(folder, (1003.0, 1062.0)) == pytest.approx(1000, rel=0.1)
+    assert rate(folder, (4050.0, 4650.0)) == pytest.approx(1000, rel=0.1)
+
+
+def test_where_nothing_was_counted_beside_the_phase_any_distance_will_do(tmp_path: Path) -> None:
+    assert rate(sampled(tmp_path), (5020.0, 5080.0)) == 0.0
