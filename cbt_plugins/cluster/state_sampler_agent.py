@@ -89,6 +89,11 @@ def state_of(status, df=None):
     return state
 
 
+def longest_interval(interval):
+    """Return the seconds between two samples above which they have a gap, as readers of the samples see it."""
+    return max(3.0, 2.5 * interval)
+
+
 class DaemonChanges:
     """Which daemons have ended and started since the last sample, but for OSDs, which `Osds` follows by their map."""
 
@@ -363,7 +368,7 @@ def main(settings, epoch=None, last=None):
             late, step = clock.follow(state["t"], sampler.asked_at)
             missed, sampler.osds.missed = sampler.osds.missed, None
             why = "the clock was set, or the node was paused" if step > 0 else why
-            gap = [round(late, 3), missed or why] if missed or late > max(3 * interval, 2.0) else None
+            gap = [round(late, 3), missed or why] if missed or late > longest_interval(interval) else None
             lines.sample(state, changes, daemons, gap, step)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
         if not _answer_until(max(time.monotonic() + 0.05, begun + interval), source, lines):

@@ -10,7 +10,7 @@ import pytest
 from recovery_times import seconds
 from watched_failures import BACK, CLEAN, DEGRADED, DOWN, FAULT, SETTLED, watched
 
-from cbt_plugins.cluster.state_sampler_agent import SampleClock, StateLines
+from cbt_plugins.cluster.state_sampler_agent import SampleClock, StateLines, longest_interval
 from cbt_plugins.results.recovery.cluster_samples import Samples, read_samples
 from cbt_plugins.results.recovery.milestones import milestones
 
@@ -79,6 +79,11 @@ def test_the_agent_compares_its_clock_with_the_time_that_passes() -> None:
     assert clock.follow(1003.5, 53.0) == (602.0, 601.0)
     # of an agent before it only the time of its last sample is known
     assert SampleClock(990.0).follow(1000.0, 50.0) == (10.0, 0.0)
+
+
+@pytest.mark.parametrize("interval", [0.25, 1.0, 1.5, 5.0])
+def test_the_agent_and_the_reports_agree_when_samples_have_a_gap(interval: float) -> None:
+    assert longest_interval(interval) == Samples(interval=interval).longest_interval
 
 
 def test_a_step_is_in_the_line_of_its_sample(capfd: pytest.CaptureFixture[str]) -> None:
