@@ -32,6 +32,8 @@ T = TypeVar("T")
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
 #: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_titles.STABLE_IN_SAMPLES
 STABLE_IN_WAIT = 13.0
+#: seconds without a sample after which it must last anew: 2.5 times the longest interval that a file may ask for
+SILENCE = 12.5
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0
 #: seconds between two looks at a deep scrub's progress
@@ -254,6 +256,8 @@ class Waiting:
         return self.clean_since is not None and self._seen - self.clean_since >= lasting
 
     def _take(self, at: float, left: int, objects_left: int, stale: bool) -> None:
+        if at - self._seen > SILENCE:
+            self.clean_since = None
         self.not_clean, self._seen, self._stale = left, at, stale
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 and not stale else None
         # degraded may rise while PGs move: either getting less is progress

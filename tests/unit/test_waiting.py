@@ -125,6 +125,7 @@ def stalls_after(
     """Return after how many seconds a wait is given up that sees so many PGs a minute; None: it became clean."""
     clock = Steps()
     monkeypatch.setattr(waiting.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(waiting, "SILENCE", 60.0)
     looks = iter(enumerate(lefts))
 
     def poll(timeout: float) -> List[Tuple[float, Any]]:
@@ -162,6 +163,8 @@ def test_a_cluster_is_clean_when_it_was_seen_to_stay_so() -> None:
     clean = [(float(at), 0) for at in range(100, 160, 5)]
     assert follow(clean) == (None, 4)  # 100 to 115 s
     assert follow([clean[0], (105.0, 3), *clean[2:]]) == (None, 6)  # 110 to 125 s
+    silent = [*clean[:2], *((at + 16.0, 0) for at, _ in clean[2:])]
+    assert follow(silent) == (None, 6)  # 126 to 141 s: of the silence before that nobody knows
     given_up, looks = follow(clean[:1], at_most=0.2)  # and then silence
     assert given_up == "0 PGs are not active+clean after 0 s" and looks > 4
 
