@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 from datetime import datetime, timedelta, timezone
@@ -75,6 +76,24 @@ def test_compressed_and_with_epoch_seconds() -> None:
     its = node("collectl-utc-gz")
     assert its.processors.watched_seconds((0, 2e9))[0] >= 2
     assert its.disks["vda"].used.meets(1795277285.0, 1795277287.0)
+
+
+def test_a_compressed_file_may_have_several_parts(tmp_path: Path) -> None:
+    """collectl appends a part when it is started anew; the last one is torn by a kill."""
+    shutil.copytree(DATA / "collectl.node2", tmp_path / "plain")
+    whole = collectl.read_node(tmp_path / "plain", "x")
+    (source,) = (tmp_path / "plain").glob("*.cpu")
+    lines = source.read_text().splitlines(keepends=True)
+    source.unlink()
+    cut = len(lines) - 5
+    parts = [gzip.compress("".join(part).encode()) for part in (lines[:cut], lines[cut:])]
+    (tmp_path / "plain" / f"{source.name}.gz").write_bytes(b"".join(parts))
+    again = collectl.read_node(tmp_path / "plain", "x")
+    assert whole is not None and again is not None
+    assert again.processors.watched_seconds((0, 2e9)) == pytest.approx(whole.processors.watched_seconds((0, 2e9)))
+    (tmp_path / "plain" / f"{source.name}.gz").write_bytes(parts[0] + parts[1][: len(parts[1]) // 2])
+    torn = collectl.read_node(tmp_path / "plain", "x")
+    assert torn is not None and torn.processors.meets(0, 2e9)
 
 
 def test_another_time_zone_and_a_line_that_is_none(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import re
 import zlib
 from calendar import timegm
@@ -23,6 +25,7 @@ _COLUMN = re.compile(r"\[(\w+):([^\]]*)\](.*)")
 _KIB = 1024.0
 #: unpacked bytes beyond which a file is none of collectl's
 _MOST = 1 << 30
+_PIECE = 1 << 20
 #: seconds by which collectl's idea of when a machine was booted differs between its nodes
 _NEAR = 1.0
 _HOUR = 3600.0
@@ -181,13 +184,20 @@ def _lines(path: Path) -> List[str]:
     except OSError:  # refused, or lost: it costs what it says, and SHA256SUMS names it
         return []
     if path.suffix == ".gz":
-        member = zlib.decompressobj(31)
-        try:
-            data = member.decompress(data, _MOST)
-        except (zlib.error, gzip.BadGzipFile):
-            return []
+        data = _unpacked(data)
     lines = data.decode(errors="replace").split("\n")
     return [line.rstrip("\r") for line in lines[:-1]]
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return the text of all members of a gzip file, up to the first error: collectl appends one at a new start."""
+    pieces: List[bytes] = []
+    size = 0
+    with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        while size < _MOST and (piece := file.read1(min(_PIECE, _MOST - size))):
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces)
 
 
 def _interval(facts: Mapping[str, str], times: np.ndarray) -> float:
