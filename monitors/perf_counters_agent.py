@@ -185,7 +185,7 @@ def sample(score, shared):
 def main(interval):
     about = {"node": os.uname()[1], "machine": mark_of_sockets(), "interval": interval}
     write_line({"version": 1, "t": round(time.time(), 3), **about})
-    samples, scored, last, shared, reported, written = 0, None, False, {}, 0, set()
+    samples, scored, previous, last, shared, reported, written = 0, None, None, False, {}, 0, set()
     path = closed()
     if path:
         write_limit(path + " may not be asked: this needs root")
@@ -193,6 +193,9 @@ def main(interval):
         begun = time.monotonic()
         score = last or scored is None or begun >= scored + SCORE
         record = {"t": round(time.time(), 3), "d": sample(score, shared)}
+        if previous is not None:
+            record["s"] = round(begun - previous, 3)  # seconds that have passed: a clock may be set
+        previous = begun
         scored = begun if score else scored
         write_line(record)
         for daemon, text in list(shared.items())[reported:]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+import math
+from typing import Any, List, Mapping, NamedTuple, Sequence
 
 #: steps that a warning names
 _SHOWN = 5
+#: seconds by which a node's clock and the time that passes may differ between two samples
+_STEP = 2.0
 
 
 class ClockState(NamedTuple):
@@ -33,6 +36,38 @@ class ClockState(NamedTuple):
 
 #: of a clock that was not set
 NEVER_SET = ClockState()
+
+
+class SampleTimes:
+    """The times of the samples in one file, on the run's clock; no time comes twice where the node's clock is set back.
+    """
+
+    def __init__(self, offset: float) -> None:
+        self._offset, self._clock = offset, NEVER_SET
+        self._newest, self._follows = -math.inf, False  # the line before is the sample before
+        self.steps: List[float] = []
+
+    def lose(self) -> None:
+        """Note that the time since the newest sample is unknown: lines are lost, or the agent is a new one."""
+        self._follows = False
+
+    def begin(self, header: Mapping[str, Any]) -> None:
+        """Note a new agent. Where it begins behind the newest sample, its clock may be right again."""
+        self.lose()
+        t = header.get("t")
+        if isinstance(t, (int, float)) and t - self._offset >= self._newest:
+            self._clock = NEVER_SET
+
+    def of(self, sample: Mapping[str, Any]) -> float:
+        """Return the time of the next sample, whose `s` are the seconds since the one before it."""
+        shown = float(sample["t"]) - self._offset
+        if self._follows and isinstance(sample.get("s"), (int, float)):  # agents of earlier versions do not know it
+            step = shown - self._clock.shift - self._newest - float(sample["s"])
+            if _STEP < abs(step) < math.inf:
+                self._clock = self._clock.after(step)
+                self.steps.append(step)
+        self._newest, self._follows = shown - self._clock.shift, True
+        return self._newest
 
 
 def clock_text(steps: Sequence[float]) -> str:

@@ -400,6 +400,8 @@ def test_a_name_is_a_limit_only_if_it_changes(tmp_path: Path, monkeypatch: pytes
     text = "several daemons are called client.rgw.a: each is named with its process"
     assert [line["limit"] for line in lines if "limit" in line] == ([text] if later else [])
     assert len(lines[-2]["d"]) == 2 and lines[-1]["end"] == "told"
+    passed = [line.get("s") for line in lines if "d" in line]
+    assert passed[0] is None and all(0.0 <= seconds < 60.0 for seconds in passed[1:])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -451,7 +453,7 @@ def test_the_files_of_a_node_are_read_apart_from_those_of_others(
     paths = sorted(folder.glob("monitors/01/*/*.jsonl"))
     counters_files = [CountersFile(number, path.stem, path, 0.0) for number, path in enumerate(paths)]
     reader = CountersReader([(T0 + 5.0, T0 + 85.0)])
-    assert [daemon.name for daemon in reader.read(counters_files, {})] == ["osd.0", "osd.2", "osd.3", "osd.1"]
+    assert [daemon.name for daemon in reader.read(counters_files, {}, {})] == ["osd.0", "osd.2", "osd.3", "osd.1"]
     assert groups == [1] * 8
     monkeypatch.undo()
     monkeypatch.setattr(worker_processes, "MANY", 0)

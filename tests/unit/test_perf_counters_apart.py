@@ -56,3 +56,33 @@ def test_long_loads_and_early_ones_have_the_rates_of_all_their_time(tmp_path: Pa
 
 def test_where_nothing_was_counted_beside_the_phase_any_distance_will_do(tmp_path: Path) -> None:
     assert rate(sampled(tmp_path), (5020.0, 5080.0)) == 0.0
+
+
+def clocked(tmp_path: Path, step: float, lost: int = -1) -> Path:
+    """Return an archive of an OSD with 100 hits a second; the clock of its node is set at second 300."""
+    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0, "i": 0}]
+    for number, t in enumerate(range(0, 600, 10), 1):
+        shown = T0 + t + (step if t >= 300 else 0.0)
+        lines.append({"t": shown, "s": 10.0, "d": {"osd.1": {"onode_hits": 10**6 + 100 * t}}, "i": number})
+    return archive(tmp_path, {"perf_counters.n1/n1.jsonl": [line for line in lines if line["i"] != lost]})
+
+
+def test_a_clock_that_is_set_back_moves_no_rate(tmp_path: Path) -> None:
+    folder = clocked(tmp_path, -60.0)
+    for window in ((200.0, 290.0), (250.0, 350.0), (310.0, 590.0)):
+        numbers = made_of(folder, window)
+        ((line,),) = (numbers["phases"]["x"]["lines"],)
+        assert line["value"] == pytest.approx(100.0)
+        (warning,) = counter_warnings(numbers)
+        text = "perf_counters on n1: its clock was set by -60 s, or it was paused"
+        assert warning["code"] == "clock-offset" and warning["text"].startswith(text)
+
+
+def test_nothing_is_known_of_the_time_by_which_a_clock_is_set_forward(tmp_path: Path) -> None:
+    folder = clocked(tmp_path, 600.0)
+    assert made_of(folder, (250.0, 500.0)) == {"phases": {}}
+    assert list(made_of(folder, (950.0, 1150.0))["clocks"]) == ["n1"]
+
+
+def test_a_lost_line_is_no_step_of_the_clock(tmp_path: Path) -> None:
+    assert "clocks" not in made_of(clocked(tmp_path, 0.0, lost=20), (100.0, 500.0))

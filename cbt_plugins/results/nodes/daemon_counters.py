@@ -29,7 +29,8 @@ from typing import (
 
 import numpy as np
 
-from cbt_plugins.results.numbered_lines import each_numbered_line
+from cbt_plugins.results.clock_steps import SampleTimes
+from cbt_plugins.results.numbered_lines import each_line_and_loss
 from cbt_plugins.results.worker_processes import groups_of, mapping_of
 
 #: names of numbers that are a state, and no counter, beside all that end with "_bytes"
@@ -246,6 +247,8 @@ class _FileFacts(NamedTuple):
 
     keys: Set[Hashable]  # files that have one of them are read together
     notes: List[str]  # what was wrong with its lines
+    node: str
+    steps: List[float]  # of the node's clock, which was set
 
 
 @dataclass(frozen=True)
@@ -254,10 +257,12 @@ class CountersReader:
 
     windows: Sequence[Window]
 
-    def read(self, files: Sequence[CountersFile], notes: Dict[str, None]) -> List[DaemonInWindows]:
+    def read(
+        self, files: Sequence[CountersFile], notes: Dict[str, None], clocks: Dict[str, List[float]]
+    ) -> List[DaemonInWindows]:
         """Return the daemons; of gateways of one name on several machines: "client.rgw.a on NODE".
 
-        Says in `notes` what was wrong with lines.
+        Says in `notes` what was wrong with lines; `clocks` gets the steps of each node's clock that was set.
         """
         # a node has a file of each invocation of the run
         groups = groups_of([{file.node} for file in files])
@@ -267,6 +272,9 @@ class CountersReader:
             del placed
             facts, placed = self._read_groups(files, needed)
         notes.update(dict.fromkeys(note for fact in facts for note in fact.notes))
+        for fact in facts:
+            if fact.steps:
+                clocks.setdefault(fact.node, []).extend(fact.steps)
         return [daemon for _, daemon in sorted(placed, key=lambda daemon: daemon.place)]
 
     def _read_groups(
@@ -326,8 +334,12 @@ class _GroupSamples:
         notes: Dict[str, None] = {}
         configured_interval, samples = INTERVAL, 0
         last_daemons: Iterable[Tuple[str, str]] = ()
-        for line in each_numbered_line(file.path, notes):
+        times = SampleTimes(file.offset)
+        for line, is_behind_loss in each_line_and_loss(file.path, notes):
+            if is_behind_loss:
+                times.lose()
             if "version" in line:  # also where the monitor was connected anew
+                times.begin(line)
                 configured_interval, samples = float(line.get("interval") or INTERVAL), 0
                 machine = str(line.get("machine"))
                 keys.add(("machine", machine))
@@ -335,7 +347,7 @@ class _GroupSamples:
                 self._node_of_machine.setdefault(file.node, self._machines.setdefault(machine, file.node))
             elif "d" in line:
                 samples += 1
-                t = float(line["t"]) - file.offset
+                t = times.of(line)
                 interval = configured_interval * (COARSER if samples >= FINE else 1)
                 first_node = self._node_of_machine.get(file.node, file.node)
                 daemons = {name: (name, "" if name.startswith("osd.") else first_node) for name in line["d"] or ()}
@@ -346,7 +358,7 @@ class _GroupSamples:
                 last_daemons = daemons.values()
         for daemon in last_daemons:
             self._by_file[daemon][file.number].agent_ended = True
-        return _FileFacts(keys, list(notes))
+        return _FileFacts(keys, list(notes), file.node, times.steps)
 
     def daemons(self) -> Iterator[Tuple[Tuple[Window, int, int, int], str, DaemonCounters]]:
         """Yield the place, the name and the counters of each daemon: in the order of their first samples."""

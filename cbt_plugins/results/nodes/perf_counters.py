@@ -13,6 +13,7 @@ from cbt_plugins.archive_files import open_regular
 from cbt_plugins.formatting import plain, several
 from cbt_plugins.journal import lines_of
 from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.clock_steps import clock_text
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.daemon_counters import CountersFile, CountersReader, DaemonInWindows, Window, is_state
 from cbt_plugins.results.nodes.unwatched_osds import first_names, unwatched_osds, unwatched_text
@@ -37,7 +38,8 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
         CountersFile(number, node, path, offsets.get(node, 0.0))
         for number, (node, path) in enumerate(_files(run.path, "perf_counters"))
     ]
-    daemons = CountersReader(list(windows.values())).read(files, run.damage)
+    clocks: Dict[str, List[float]] = {}
+    daemons = CountersReader(list(windows.values())).read(files, run.damage, clocks)
     backlog = list(_backlog(run, offsets))
     numbers_of_phase: Dict[str, Any] = {}
     for number, (name, window) in enumerate(windows.items()):
@@ -51,7 +53,9 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
         if numbers["lines"] or numbers["backlog"] or values.coarse:
             numbers_of_phase[name] = numbers
     unwatched = unwatched_osds(run.path, {daemon.name for daemon in daemons})
-    named = {"unwatched": unwatched} if unwatched else {}
+    named: Dict[str, Any] = {"unwatched": unwatched} if unwatched else {}
+    if clocks:
+        named["clocks"] = {node: clock_text(steps) for node, steps in clocks.items()}
     return {"phases": numbers_of_phase, **named} if numbers_of_phase else None
 
 
@@ -143,6 +147,8 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
 
 def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
+    for node, text in ((counters_section or {}).get("clocks") or {}).items():
+        yield {"code": "clock-offset", "text": f"perf_counters on {node}: {text}"}
     unwatched = (counters_section or {}).get("unwatched")
     if unwatched:
         text = unwatched_text("perf_counters", unwatched, "sums are of the others")
