@@ -186,13 +186,18 @@ class ClusterWatch:
     def _open(self) -> Stream:
         """Connect; the agent tells what the OSD maps have done since the last it told, and how long no sample came."""
         agent = NodeProgram(AGENT, PARTS)
-        epoch = self._state.get("epoch")
-        reported = epoch and (epoch - self._state.get("unreported", 0) or None)  # earlier agents did not say
-        last_state = (self.settings, reported, self._state.get("t"))
+        last_state = (self.settings, self._reported_epoch(), self._state.get("t"))
         words = map(shlex.quote, agent.words(json.dumps(last_state)))
         stream = self.ceph.remote.stream([self.node], f"exec {self.ceph.programs.python} {' '.join(words)}")
         stream.send(agent.text)
         return stream
+
+    def _reported_epoch(self) -> Optional[int]:
+        """Return the newest OSD map whose changes an agent has told; None where none has."""
+        epoch, unreported = self._state.get("epoch"), self._state.get("unreported", 0)  # earlier agents did not say
+        if isinstance(epoch, int) and isinstance(unreported, int):
+            return epoch - unreported or None
+        return None
 
     def _take(self, text: str, writer: LineWriter) -> None:
         try:
