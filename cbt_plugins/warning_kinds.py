@@ -44,6 +44,9 @@ class WarningKind:
     caps: Tuple[str, ...] = ()
     #: no limit of the file: it may be what makes a side worse, so these metrics of that side are not worse, either
     hides_worse: bool = False
+    #: no limit of the load, either: these metrics lack requests, and look better than they are. The side with the
+    #: warning keeps no limit of these metrics for certain; if it is the base, the other side is not worse, either
+    flatters: bool = False
 
 
 def _invalid(code: str, text: str) -> WarningKind:
@@ -117,7 +120,8 @@ _ALL = (
     _info("few-samples", "too few requests for p99 or p99.9, which is not shown"),
     WarningKind("stall", "nothing succeeded for whole seconds"),
     WarningKind("stalled-endpoint", "one of several endpoints had no success for 3 s, or too small a share"),
-    WarningKind("unfinished-request", "the slowest request did not finish, so it has no row"),
+    WarningKind("unfinished-request", "requests of the window ended after it or never, and numbers lack them",
+                caps=("*_ms", "p99_ratio", "success_rate"), flatters=True),
     WarningKind("clock-offset", "the clock of a node differs from the run's clock"),
     WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD, hides_worse=True),
     WarningKind("resources-gap", "the samples of a node have gaps", forbids_verdict_on=_OF_NODES),
@@ -262,6 +266,11 @@ def caps(code: str, metric: str = "*") -> bool:
     return code in KINDS and _takes(KINDS[code].caps, metric)
 
 
+def flatters(code: str) -> bool:
+    """Return whether a metric that a warning of this kind caps looks better than it is."""
+    return code in KINDS and KINDS[code].flatters
+
+
 def _takes(patterns: Tuple[str, ...], metric: str) -> bool:
     return bool(patterns) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in patterns)
 
@@ -270,9 +279,12 @@ def hides_worse(base: Iterable[str], new: Iterable[str], lower_is_better: bool) 
     """Return whether limits of the load may be what makes the new side worse, by their codes on each side.
 
     The codes are those that cap the metric. Less load lowers latencies: of a base with a limit that the new side does
-    not have, too.
+    not have, too. A base that looks better than it is hides whether the new side is worse.
     """
     limits_of_base, limits_of_new = set(base), set(new)
+    if any(map(flatters, limits_of_base)):
+        return True
+    limits_of_new = {code for code in limits_of_new if not flatters(code)}
     own = {code for code in limits_of_base | limits_of_new if KINDS[code].hides_worse}
     if lower_is_better:
         return bool(own or limits_of_base - limits_of_new)

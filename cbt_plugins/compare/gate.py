@@ -396,8 +396,10 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)
     subject = "the value" if low == high else "the interval"
-    if before and limit.most is not None and estimate.capped_by:  # so fast at less load than was asked for
-        return GateOutcome.INCONCLUSIVE, estimate.capped_by.code
+    # so fast at less load than was asked for, or without requests that are missing
+    held = estimate.flattered_by if limit.most is None else estimate.capped_by
+    if before and held:
+        return GateOutcome.INCONCLUSIVE, held.code
     if before and limit.most is not None and _are_lower_bounds(row.metric, limit.most):
         return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
     if beyond or before:

@@ -235,7 +235,7 @@ def _level_warnings(name: str, level: _LevelRuns, key: Key) -> Tuple[List[LevelW
     """
     runs = level.runs
     having = [
-        [warning for warning in run.warnings if forbids_verdict(warning.code, key[2]) and warning.is_about(*key[:2])]
+        [warning for warning in run.warnings if forbids_verdict(warning.code, key[2]) and warning.is_about(*key)]
         for run in runs
     ]
     texts_by_code: Dict[str, List[str]] = {}

@@ -309,10 +309,10 @@ def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Stati
 def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:
     """Return the warnings of a side's runs that forbid a verdict on a row (phase, operation, metric), each kind once.
     """
-    phase, op, metric = key
+    metric = key[2]
     texts_by_code: Dict[str, List[str]] = {}
     for warning in (warning for run in runs for warning in run.warnings):
-        if (forbids_verdict(warning.code, metric) or caps(warning.code, metric)) and warning.is_about(phase, op):
+        if (forbids_verdict(warning.code, metric) or caps(warning.code, metric)) and warning.is_about(*key):
             texts_by_code.setdefault(warning.code, []).append(warning.text)
     suffixes = {
         code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in texts_by_code.items()

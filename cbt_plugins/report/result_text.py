@@ -73,7 +73,13 @@ def blocks(
 def measured(summary: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yield a line for each number of a run, under MEASURED."""
     warnings = [
-        ResultWarning(warning["code"], warning["text"], warning.get("phase"), warning.get("op"))
+        ResultWarning(
+            warning["code"],
+            warning["text"],
+            warning.get("phase"),
+            warning.get("op"),
+            metrics=tuple(warning.get("metrics") or ()),
+        )
         for warning in summary["warnings"]
     ]
     yield from _measured(summary["run"]["name"], measurements(summary), summary["usable"], warnings)
@@ -88,7 +94,7 @@ def _measured(
 ) -> Iterator[Sequence[Any]]:
     for measurement in measurements:
         codes = " ".join(
-            dict.fromkeys(warning.code for warning in warnings if warning.is_about(measurement.phase, measurement.op))
+            dict.fromkeys(warning.code for warning in warnings if warning.is_about(*measurement.key))
         )
         yield (
             run,

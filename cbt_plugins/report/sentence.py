@@ -316,4 +316,5 @@ def _numbers(phase: Mapping[str, Any]) -> Sentence:
         parts.append(f"{plain(total['mib_per_s'])} MiB/s")
     parts += [f"{name} {plain(times[name])} ms" for name in ("p50", "p99") if times.get(name) is not None]
     failed = several(total["errors"], "request") if total["errors"] else "no request"
-    return Sentence(f"{phase['name']}: {', '.join(parts)}; {failed} failed.")
+    cut = f", {several(total['cut'], 'request')} had no answer when the run ended" if total["cut"] else ""
+    return Sentence(f"{phase['name']}: {', '.join(parts)}; {failed} failed{cut}.")

@@ -17,6 +17,7 @@ from cbt_plugins.results.requests import endpoint_stalls
 from cbt_plugins.results.requests.error_kinds import OTHER_OBJECT, error_kind, is_missing_object
 from cbt_plugins.results.requests.littles_law import open_loop_rates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
+from cbt_plugins.results.requests.unfinished_requests import unfinished_requests
 from cbt_plugins.warning_kinds import paced
 
 RATE = 0.01  # share of the rate that was asked for
@@ -380,15 +381,14 @@ def _hidden(line: Mapping[str, Any]) -> str:
     return f"; {endpoint_stalls.correction_text(line['corrected_ms'])}" if line["corrected_ms"] else ""
 
 
-def _tail(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    oldest = line["in_flight_at_end"]["oldest_seconds"]
-    slowest = max((max(of.latency.max, of.failed.max) for of in aggregates.ops.values()), default=0) / 1e9
-    if oldest is not None and oldest > max(1.0, slowest):
-        text = f"a request of {oldest:.1f} s or more was in flight when the jobs were stopped, and has no row"
-        yield {"code": "unfinished-request", "text": text}
+def _unfinished(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for unfinished in unfinished_requests(aggregates, line["littles_law"]):
+        where = {"op": unfinished.op} if unfinished.op else {}
+        metrics = list(unfinished.metrics)
+        yield {"code": "unfinished-request", "text": unfinished.text, **where, "metrics": metrics}
 
 
 _CHECKS: Tuple[_Check, ...] = (
     *(_coarse, _paced, _readable, _status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix),
-    *(_samples, _stalls, _stalled_endpoints, _tail),
+    *(_samples, _stalls, _stalled_endpoints, _unfinished),
 )

@@ -71,9 +71,15 @@ class ResultWarning:
     episodes: Tuple[str, ...] = ()
     #: those that had load in the phase: a warning about the phase is about what clients lost, too
     loaded: Tuple[str, ...] = ()
+    #: what it is about; (): all that its kind is about
+    metrics: Tuple[str, ...] = ()
 
-    def is_about(self, phase: str, op: str) -> bool:
-        """Return whether it limits the trust in the numbers of an operation, or of TOTAL, in a phase (or its state)."""
+    def is_about(self, phase: str, op: str, metric: str = "") -> bool:
+        """Return whether it limits the trust in a metric (without it: in any) of an operation, or of TOTAL, in a phase
+        or a state of it.
+        """
+        if self.metrics and metric and metric not in self.metrics:
+            return False
         phase = phase.split(STATE)[0]
         inside = self.phase in (None, phase) or phase in self.episodes or (op != CLUSTER and phase in self.loaded)
         return inside and (self.op in (None, op) or op == TOTAL)
@@ -387,7 +393,8 @@ def result_warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
         about = phase or warning.get("episode")
         also += tuple(scored[name] for name in (warning.get("episode"), *also) if name in scored)
         names = (*loaded.get(phase, ()), *([scored[phase]] if phase in scored else ()))
-        yield ResultWarning(warning["code"], text, about, warning.get("op"), also, names)
+        metrics = tuple(warning.get("metrics") or ())
+        yield ResultWarning(warning["code"], text, about, warning.get("op"), also, names, metrics)
     yield from _untrusted(summary, beside, scored)
     for ladder in summary.get("ladders") or ():
         if ladder["low"] is not None and ladder["high"] is None:

@@ -107,9 +107,12 @@ def _graded(
 ) -> Iterator[Dict[str, Any]]:
     """Yield the warnings with their severity, without those that a ladder's step or a run that goes on cannot have."""
     steps = {step["phase"] for ladder in ladder_lines for step in ladder["steps"]}
+    missed = {step["phase"] for ladder in ladder_lines for step in ladder["steps"] if step["missed"]}
     for warning in warnings:
         code = warning["code"]
         is_overload = code in _OVERLOAD and warning.get("phase") in steps
+        # a step that kept its objective without its slowest requests may not have kept it
+        is_overload |= code == "unfinished-request" and warning.get("phase") in missed
         if not (is_overload or (run.going_on and code in _AT_THE_END)):
             yield {"code": code, "severity": severity_of(code).value, **warning}
 

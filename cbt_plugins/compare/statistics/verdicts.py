@@ -13,7 +13,7 @@ from typing import Collection, Dict, Hashable, List, Mapping, Optional, Sequence
 
 from cbt_plugins.formatting import in_percent, percent
 from cbt_plugins.metrics import ALPHA, Direction
-from cbt_plugins.warning_kinds import caps, forbids_verdict, hides_worse
+from cbt_plugins.warning_kinds import caps, flatters, forbids_verdict, hides_worse
 
 
 class Verdict(Enum):
@@ -71,6 +71,11 @@ class Estimate:
     def capped_by(self) -> Optional[StatisticsWarning]:
         """The first warning that something held the value down; None: none does."""
         return next((warning for warning in self.warnings if caps(warning.code)), None)
+
+    @property
+    def flattered_by(self) -> Optional[StatisticsWarning]:
+        """The first warning that the value looks better than it is; None: it does not."""
+        return next((warning for warning in self.warnings if flatters(warning.code)), None)
 
 
 @dataclass(frozen=True)

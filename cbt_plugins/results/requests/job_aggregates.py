@@ -11,12 +11,15 @@ import numpy as np
 from cbt_plugins.results.aggregates_file import Columns, Frame, grouped
 from cbt_plugins.results.histogram import WIDTH, Histogram
 from cbt_plugins.results.requests.error_kinds import error_kind
-from cbt_plugins.results.requests.time_series import Timeline
+from cbt_plugins.results.requests.time_series import SECOND, Timeline
 
 _NEVER = np.iinfo(np.int64).max
 _SUMS = ("n", "failed", "objects", "bytes", "total", "failed_total", "ttfb_n", "ttfb_total")
 _LOWS = {"min": "n", "failed_min": "failed", "ttfb_min": "ttfb_n"}  # and what says whether there is one
 _HIGHS = ("max", "failed_max", "ttfb_max")
+#: numbers of OpAggregates that are added
+_ADDED = ("objects", "bytes", "ok_outside", "failed_outside", "cut", "cut_outside", "busy", "failed_after")
+_BORDERS = ("in_flight_at_start", "in_flight_at_end")
 
 
 @dataclass
@@ -33,13 +36,19 @@ class OpAggregates:
     cut: int = 0  # of the failed ones in the window: those that the end of the run cut off
     cut_outside: int = 0
     busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
+    in_flight_at_start: int = 0  # requests in flight when the window began
+    in_flight_at_end: int = 0  # and when it ended
+    #: ns: highest age at the end of the window, at least, of requests that ended after it; of failed ones the duration
+    oldest_after: int = 0
+    failed_after: int = 0  # requests that began in the window at the latest, and failed or were cut off after it
     messages: Counter[str] = field(default_factory=Counter)  # error -> count, in and outside of the window
 
     def merge(self, aggregates: OpAggregates) -> None:
         for name in ("latency", "ttfb", "failed"):
             getattr(self, name).merge(getattr(aggregates, name))
-        for name in ("objects", "bytes", "ok_outside", "failed_outside", "cut", "cut_outside", "busy"):
+        for name in (*_ADDED, *_BORDERS):
             setattr(self, name, getattr(self, name) + getattr(aggregates, name))
+        self.oldest_after = max(self.oldest_after, aggregates.oldest_after)
         self.messages.update(aggregates.messages)
 
     @property
@@ -85,13 +94,18 @@ class JobAggregates:
     ops: Dict[str, OpAggregates] = field(default_factory=dict)  # over all sizes
     endpoints: Dict[Tuple[str, str], EndpointAggregates] = field(default_factory=dict)  # by endpoint and op
     last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the run's clock
-    crossing: Tuple[int, int] = (0, 0)  # requests in flight at the begin and at the end of the window
     rows: int = 0
     errors: int = 0
     bad: int = 0  # lines that were no rows
     damaged: int = 0  # frames
     ended: bool = False  # there is an end frame
     torn: Optional[str] = None
+
+    @property
+    def crossing(self) -> Tuple[int, int]:
+        """Requests in flight at the begin and at the end of the window."""
+        of_ops = self.ops.values()
+        return sum(of.in_flight_at_start for of in of_ops), sum(of.in_flight_at_end for of in of_ops)
 
     def merge(self, part: JobAggregates) -> None:
         """Add another part; those that were merged are of no use afterwards."""
@@ -103,7 +117,6 @@ class JobAggregates:
             self.endpoints.setdefault(place, EndpointAggregates()).merge(endpoint_aggregates)
         for thread, end in part.last_end.items():
             self.last_end[thread] = max(end, self.last_end.get(thread, 0))
-        self.crossing = (self.crossing[0] + part.crossing[0], self.crossing[1] + part.crossing[1])
         for name in ("rows", "errors", "bad", "damaged"):
             setattr(self, name, getattr(self, name) + getattr(part, name))
         self.ended |= part.ended
@@ -214,6 +227,7 @@ class JobAccumulator:
             self._histograms[name].add(groups, *frame.histograms(name))
         latency = frame.histograms("latency")
         self._histograms["latency"].add(groups, *latency)
+        self._add_late(frame)
         some = inside & (counts["n"] > 0)
         self.timeline.add_answers(counts["block"][some], counts["endpoint"][some], frame.endpoints, counts["n"][some])
         if some.any():
@@ -221,6 +235,24 @@ class JobAccumulator:
             row_ops = timeline_ops[counts["op"]]
             self.timeline.add_maxima(counts["block"][some], row_ops[some], counts["max"][some])
             self.timeline.add_latencies(counts["block"], row_ops, inside, *latency)
+
+    def _add_late(self, frame: Frame) -> None:
+        """Add what ended after the window, and began in it or before."""
+        counts = frame.table("counts")
+        late = np.flatnonzero(counts["block"] >= self.grid.end) if self.grid.snapped else ()
+        if not len(late):
+            return
+        block, op, n, failed, longest, longest_failed = (
+            counts[name][late] for name in ("block", "op", "n", "failed", "max", "failed_max")
+        )
+        since = (block.astype(np.int64) + frame.block - int(self.grid.end)) * SECOND  # the end of the window, at most
+        unanswered = longest_failed * (longest_failed > since)
+        ages = np.maximum(np.where(n > 0, longest - since, 0), unanswered)
+        for number, age, failures in zip(op.tolist(), ages.tolist(), np.where(unanswered > 0, failed, 0).tolist()):
+            if age > 0:
+                of = self._op(frame.ops[number])
+                of.oldest_after = max(of.oldest_after, age)
+                of.failed_after += failures
 
     def _add_errors(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
         errors = frame.table("errors")
@@ -241,10 +273,10 @@ class JobAccumulator:
         for name, busy_ns in zip(names, busy.tolist()):
             if busy_ns:
                 self._op(name).busy += busy_ns
-        if grid.snapped:
-            borders = (int(seconds["crossing"][second == at].sum()) for at in (int(grid.start), int(grid.end)))
-            begin, end = borders
-            self._job.crossing = (self._job.crossing[0] + begin, self._job.crossing[1] + end)
+        for i, at in enumerate((int(grid.start), int(grid.end)) if grid.snapped else ()):
+            for row in np.flatnonzero((second == at) & (seconds["crossing"] > 0)).tolist():
+                requests, of = int(seconds["crossing"][row]), self._op(names[int(seconds["op"][row])])
+                setattr(of, _BORDERS[i], getattr(of, _BORDERS[i]) + requests)
 
     def _sum_counts(self) -> None:
         keys = np.concatenate([keys for keys, _ in self._counts])

@@ -137,7 +137,7 @@ def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any
     return {
         "requests": of.latency.n,
         "errors": of.failures,
-        "cut": of.cut,
+        "cut": of.cut + of.cut_outside,
         "success_rate": round(of.latency.n / of.finished, 6) if of.finished else None,
         "objects": of.objects,
         "bytes": of.bytes,

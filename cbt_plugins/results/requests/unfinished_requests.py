@@ -1,0 +1,105 @@
+"""Requests that were due in the window and ended after it, or never: no latency and no success rate has them."""
+
+from __future__ import annotations
+
+import math
+from typing import Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+from cbt_plugins.formatting import percent
+from cbt_plugins.metrics import MARGIN, METRICS
+from cbt_plugins.plan import split_op
+from cbt_plugins.results.requests.job_aggregates import OpAggregates
+from cbt_plugins.results.requests.littles_law import open_loop_rates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
+
+#: seconds that a request is in flight, at least, to be told
+_LONG = 1.0
+#: standard deviations by which fewer requests may be in flight at one end of the window than at the other by chance
+_CHANCE = 3.0
+_NS = 1e9
+
+
+def _limits() -> Iterator[Tuple[str, float]]:
+    """Yield (metric, share of the requests): with more missing requests it is no percentile of all requests."""
+    times = [metric for metric in METRICS.values() if metric.path[:1] in (("latency_ms",), ("ttfb_ms",))]
+    quantiles = {metric.path[1]: metric.quantile for metric in times if metric.quantile}
+    yield from ((metric.key, 1 - quantiles[metric.path[1]]) for metric in times if metric.path[1] in quantiles)
+    yield "p99_ratio", 1 - quantiles["p99"]
+
+
+_LIMITS = dict(_limits())
+
+
+class UnfinishedRequests(NamedTuple):
+    """Requests of an operation (None: of any) that numbers of the window lack."""
+
+    op: Optional[str]
+    text: str
+    metrics: Tuple[str, ...]  # those that look better than they are
+
+
+def unfinished_requests(aggregates: PhaseAggregates, law: Mapping[str, float]) -> Iterator[UnfinishedRequests]:
+    """Yield the operations of a phase whose numbers lack slow requests, or requests that nobody answered.
+
+    In an open loop the requests count that began in the window and did not end in it, without as many as ended in it
+    and began before. A closed loop sends nothing while it waits, so that the part of its time counts that is in no
+    latency; and only where a request was in flight for longer than every finished one. `law`: Little's law of the
+    phase.
+    """
+    rates = open_loop_rates(aggregates)
+    for op, of in aggregates.ops.items():
+        age, slowest = _oldest(of)
+        is_long = age > max(_LONG, slowest)
+        hidden = max(0.0, 1 - (of.latency.total + of.failed.total) / of.busy) if of.busy else 0.0
+        rate = rates.get(split_op(op)[0])
+        if rate is None:
+            share = hidden if is_long else 0.0
+            texts = []
+        else:
+            share = _late(of) + rate.unstarted / max(1, rate.requests + rate.unstarted)
+            texts = [f"{percent(share, '.2g')} of the {op} that were due in the window ended after it, or never"]
+        metrics = _metrics(share, hidden, is_long, (of.cut + of.cut_outside + of.failed_after) * is_long > 0)
+        if metrics:
+            if is_long:
+                texts.append(f"a request of {age:.1f} s or more was in flight at the end, longer than any that ended")
+            yield UnfinishedRequests(op, "; ".join([*texts, _ends(metrics)]), metrics)
+    # of a job that was stopped, requests may have no row
+    oldest = aggregates.in_flight_at_end["oldest_seconds"] or 0.0
+    if oldest > max(_LONG, *(max(of.latency.max, of.failed.max) / _NS for of in aggregates.ops.values()), 0.0):
+        hidden = max(0.0, -(law["deviation"] or 0.0))
+        metrics = _metrics(hidden, hidden, True, True)
+        text = f"a request of {oldest:.1f} s or more was in flight when the jobs were stopped, and has no row"
+        yield UnfinishedRequests(None, f"{text}; {_ends(metrics)}", metrics)
+
+
+def _oldest(of: OpAggregates) -> Tuple[float, float]:
+    """Return the age of the oldest request that did not end in the window, at least, and that of the slowest one.
+
+    Seconds. Which of the failed ones the end of the run cut off is known where it cut off all of them.
+    """
+    only_cut = of.cut >= of.failed.n
+    slowest = of.latency.max if only_cut else max(of.latency.max, of.failed.max)
+    return max(of.oldest_after, of.failed.max if only_cut else 0) / _NS, slowest / _NS
+
+
+def _late(of: OpAggregates) -> float:
+    """Return the share of the due requests of an open loop that did not end in the window."""
+    excess = of.in_flight_at_end - of.in_flight_at_start
+    chance = _CHANCE * math.sqrt(of.in_flight_at_end + of.in_flight_at_start)
+    return max(0.0, excess - chance) / max(1, of.finished + of.cut + excess)
+
+
+def _metrics(share: float, hidden: float, is_long: bool, unanswered: bool) -> Tuple[str, ...]:
+    """Return the metrics without the share `share` of the requests and the part `hidden` of their time."""
+    metrics = {key for key, limit in _LIMITS.items() if share > limit}
+    metrics.update(["mean_ms"] if hidden > MARGIN and (metrics or is_long) else [])
+    metrics.update(["max_ms"] if is_long else [])
+    metrics.update(["success_rate"] if unanswered else [])
+    return tuple(metric for metric in METRICS if metric in metrics)
+
+
+def _ends(metrics: Tuple[str, ...]) -> str:
+    """Return which numbers are lower bounds, and which are upper bounds."""
+    lower: List[str] = [METRICS[key].title for key in metrics if key not in ("success_rate", "p99_ratio")]
+    texts = [f"lower bounds: {', '.join(lower)}"] if lower else []
+    return "; ".join([*texts, *(["upper bound: success rate"] if "success_rate" in metrics else [])])
