@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import archive_builder as made
 import numpy as np
@@ -93,6 +93,16 @@ def test_a_cluster_that_stalls_is_no_stalled_endpoint(tmp_path: Path) -> None:
     phase, warnings = phase_of(tmp_path, rows)
     assert "stalled-endpoint" not in warnings
     assert "corrected by the expected interval" in warnings["stall"] and phase["corrected_ms"]["p99"] > 9000
+
+
+@pytest.mark.parametrize("endpoints", [(1,), (1, 2)])
+@pytest.mark.parametrize("ends", [27.0, 30.0])
+def test_a_cluster_that_stalls_to_the_end(tmp_path: Path, endpoints: Sequence[int], ends: float) -> None:
+    """Whether the last requests end in the window or after it, they hide as many requests."""
+    workers = WORKERS // len(endpoints)
+    rows = [row for e in endpoints for row in loop(e, 0, 8, workers) + answer(e, ends, ends - 8, workers)]
+    phase, _ = phase_of(tmp_path, rows)
+    assert phase["total"]["latency_ms"]["p50"] == 25.0 and phase["corrected_ms"]["p99"] > 17_000
 
 
 def test_half_of_the_share_is_little(tmp_path: Path) -> None:

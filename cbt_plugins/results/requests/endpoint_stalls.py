@@ -258,7 +258,8 @@ def corrected_for_omission(aggregates: PhaseAggregates) -> Optional[Dict[str, An
     histogram.merge(everything.latency)
     end = aggregates.grid.end - aggregates.grid.block
     last = [silence.seconds for silence in stalled if silence.begin + silence.seconds > end]
-    if last:
+    last.append(aggregates.all_ops.last_gap())
+    if max(last) >= STALLED:
         histogram.record(_unended(aggregates, max(last)))
     return percentiles_corrected_for_omission(histogram) if histogram.n and histogram.has_buckets else None
 

@@ -151,6 +151,11 @@ class Seconds:
         at = int(np.argmax(gaps))
         return max(0, int(gaps[at])) / SECOND, int(before[at]) / SECOND
 
+    def last_gap(self) -> float:
+        """Return the seconds from the last success to the end of the window."""
+        last = int(self.last.max(initial=0)) or _ns(self.grid.start)
+        return max(0, _ns(self.grid.end) - last) / SECOND
+
     def silent(self) -> List[int]:
         """Return the whole seconds of the window (run's clock) in which nothing succeeded."""
         first = self.grid.first
