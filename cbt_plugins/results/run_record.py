@@ -267,7 +267,8 @@ def of_losses(line: Mapping[str, Any], limits: Mapping[str, float] = {}) -> Iter
             if value is not None:
                 limit_ms = limits.get(op) if metric.key == "bad_s" else None
                 about = {"n": op_line["requests"], "limit_ms": limit_ms}
-                yield Measurement(line["name"], op, metric.key, round(value * metric.factor, 6), **about)
+                value = value if metric.factor == 1 else round(value * metric.factor, 6)
+                yield Measurement(line["name"], op, metric.key, value, **about)
         for key, metric_key in DURING_FAILURES.items():
             if op_line.get(key) is not None:
                 yield Measurement(line["name"], op, metric_key, op_line[key], n=op_line["requests"])

@@ -167,6 +167,15 @@ def test_the_longest_silence_of_a_gateway_is_in_whole_blocks(tmp_path: Path) -> 
     assert measured["total", "gateway_gap_s"] == 8.0 and measured["GET", "bad_s"] == 0.0
 
 
+def test_an_availability_is_1_only_if_no_request_was_lost(tmp_path: Path) -> None:
+    failed = [Request("GET", (T0 + 30) * NS, NS, error="http: 500")]
+    (line,) = impact([phase(tmp_path, [*load(0, 100, 0.1, 0.01), *failed])], recovery(FAULT))["episodes"]
+    assert line["total"]["availability"] == line["total"]["requests"] / (line["total"]["requests"] + 1)
+    line["total"]["availability"] = 3_000_000 / 3_000_001
+    measured = {(m.op, m.metric): m.value for m in of_losses(line)}
+    assert measured["total", "availability"] == 3_000_000 / 3_000_001
+
+
 OPEN = {"cbt_load": True, "rate_limit": 10.0, "loops": (ArchivedLoop("", 8, 10.0),), "rate": 10.0}
 
 

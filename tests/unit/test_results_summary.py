@@ -20,6 +20,7 @@ from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
+from cbt_plugins.results.requests.job_aggregates import OpAggregates
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
 from cbt_plugins.results.summary_numbers import new_vs_aged
@@ -372,6 +373,14 @@ def test_percentiles_need_samples(tmp_path: Path) -> None:
     texts_ = [w["text"] for w in summary["warnings"] if w["code"] == "few-samples"]
     assert texts_ == ["p99 needs 100 requests and p99.9 needs 1000; there are 499 GET, 19 STAT"]
     assert codes(one(tmp_path / "age", jobs, role="age")) == []
+
+
+def test_a_success_rate_is_1_only_if_no_request_failed() -> None:
+    of = OpAggregates()
+    of.latency.n, of.failed.n = 3_000_000, 1
+    assert of_phase.numbers("GET", of, 10.0)["success_rate"] == 3_000_000 / 3_000_001
+    of.failed.n = 0
+    assert of_phase.numbers("GET", of, 10.0)["success_rate"] == 1.0
 
 
 def test_the_samples_that_a_percentile_needs() -> None:

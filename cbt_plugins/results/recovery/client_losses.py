@@ -110,7 +110,7 @@ def _numbers(
         ended = line["requests"] + line["errors"] + (max(0, unstarted - lost_before) if op == TOTAL else 0)
         dry = sum(dry_requests(part.aggregates, op) for part in cut)
         due = _due(ended, _scheduled(cut, op), None if ended else _usual(base, op, numbers["seconds"], dry))
-        line["availability"] = round(line["requests"] / due, 6) if due else None
+        line["availability"] = line["requests"] / due if due else None  # 1 only if no request was lost
     return {
         "begin": begin,
         **numbers,

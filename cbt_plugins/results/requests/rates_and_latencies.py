@@ -138,7 +138,7 @@ def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any
         "requests": of.latency.n,
         "errors": of.failures,
         "cut": of.cut + of.cut_outside,
-        "success_rate": round(of.latency.n / of.finished, 6) if of.finished else None,
+        "success_rate": of.latency.n / of.finished if of.finished else None,  # 1 only if no request failed
         "objects": of.objects,
         "bytes": of.bytes,
         "obj_per_s": round(of.objects / length, 4) if length else None,
