@@ -179,7 +179,7 @@ def _job(aggregates: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, An
         "cut": job.cut,
         "restarts": job.restarts,
         "rows": job_aggregates.rows if job_aggregates else None,
-        "errors": job_aggregates.errors if job_aggregates else None,
+        "errors": job_aggregates.failures if job_aggregates else None,
         "bad_rows": job_aggregates.bad if job_aggregates else None,
         "torn": job_aggregates.torn if job_aggregates else None,
         "retries": job.driver_end.get("retries"),

@@ -10,6 +10,7 @@ import numpy as np
 
 from cbt_plugins.results.aggregates_file import Columns, Frame, grouped
 from cbt_plugins.results.histogram import WIDTH, Histogram
+from cbt_plugins.results.requests.cut_requests import failed_of_seconds
 from cbt_plugins.results.requests.error_kinds import error_kind
 from cbt_plugins.results.requests.time_series import SECOND, Timeline
 
@@ -95,7 +96,7 @@ class JobAggregates:
     endpoints: Dict[Tuple[str, str], EndpointAggregates] = field(default_factory=dict)  # by endpoint and op
     last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the run's clock
     rows: int = 0
-    errors: int = 0
+    errors: int = 0  # rows with an error, also those of requests that were cut off
     bad: int = 0  # lines that were no rows
     damaged: int = 0  # frames
     ended: bool = False  # there is an end frame
@@ -106,6 +107,11 @@ class JobAggregates:
         """Requests in flight at the begin and at the end of the window."""
         of_ops = self.ops.values()
         return sum(of.in_flight_at_start for of in of_ops), sum(of.in_flight_at_end for of in of_ops)
+
+    @property
+    def failures(self) -> int:
+        """Requests that failed by themselves, in and outside of the window."""
+        return sum(of.failures + of.failures_outside for of in self.ops.values())
 
     def merge(self, part: JobAggregates) -> None:
         """Add another part; those that were merged are of no use afterwards."""
@@ -179,7 +185,8 @@ class JobAccumulator:
         seconds = frame.table("seconds")
         if len(seconds["second"]):
             timeline_ops = np.array([self.timeline.number(op) for op in frame.ops], np.int64)
-            self.timeline.add_seconds(seconds["second"], timeline_ops[seconds["op"]], seconds)
+            columns = {**seconds, "failed": failed_of_seconds(frame)}
+            self.timeline.add_seconds(seconds["second"], timeline_ops[seconds["op"]], columns)
             self._add_flight(seconds, frame.ops)
         for thread, end in zip(*(frame.table("threads")[name].tolist() for name in ("thread", "last_end"))):
             self._job.last_end[thread] = max(end, self._job.last_end.get(thread, 0))

@@ -13,6 +13,7 @@ import numpy as np
 from cbt_plugins.results.aggregates_file import Frame, frames, grouped, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
 from cbt_plugins.results.histogram import WIDTH, lows
+from cbt_plugins.results.requests.cut_requests import failed_of_groups, failed_of_seconds
 from cbt_plugins.results.requests.job_aggregates import HistogramGroups
 from cbt_plugins.results.requests.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
 from cbt_plugins.results.result_file import Unreadable
@@ -58,8 +59,8 @@ bytes BIGINT bytes of successful requests
 total_ns BIGINT sum of latencies of successful requests
 min_ns BIGINT lowest latency of successful requests; 0 without successful requests
 max_ns BIGINT highest latency of successful requests
-failed_total_ns BIGINT sum of durations of failed requests
-failed_max_ns BIGINT longest duration of a failed request
+failed_total_ns BIGINT sum of durations of failed requests, and of those that the end of the run cut off
+failed_max_ns BIGINT longest duration of one of these requests
 ttfb_n BIGINT successful requests with a first byte
 ttfb_total_ns BIGINT sum of times from start to first byte
 ttfb_max_ns BIGINT longest time from start to first byte
@@ -69,7 +70,7 @@ _HISTOGRAMS = columns_of(
     _WHERE
     + _GROUP.strip()
     + """
-what VARCHAR `latency` or `ttfb`: of successful requests; `failed`: duration of failed requests
+what VARCHAR `latency` or `ttfb`: of successful requests; `failed`: duration of failed and cut requests
 low BIGINT lower border of the histogram's bucket, ns (inclusive)
 high BIGINT upper border, ns (exclusive)
 count BIGINT requests in this bucket
@@ -81,7 +82,7 @@ _ERRORS = columns_of(
 block TIMESTAMP beginning of the block in which the requests ended (UTC)
 in_window BOOLEAN the block is in the phase's window
 error VARCHAR error message, without addresses and object names
-count BIGINT failed requests with this message
+count BIGINT requests with this message; `cut: ...`: cut off by the end of the run
 """
 )
 
@@ -137,7 +138,8 @@ def _seconds(run: TableRun) -> Iterator[Columns]:
             continue
         columns = _where(phase, job, frame, table["op"])
         columns.update(second=table["second"].astype(float), in_window=_inside(phase, table["second"], 1))
-        columns.update({name: table[name].astype(np.int64) for name in ("n", "failed", "objects", "bytes", "crossing")})
+        columns.update({name: table[name].astype(np.int64) for name in ("n", "objects", "bytes", "crossing")})
+        columns.update(failed=failed_of_seconds(frame))
         columns.update({f"{name}_ns": table[name] for name in ("total", "max", "busy")})
         yield columns
 
@@ -155,7 +157,7 @@ def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, group_rows: np.
 
 
 def _counts(run: TableRun) -> Iterator[Columns]:
-    plain = ("n", "failed", "objects", "bytes", "ttfb_n")
+    plain = ("n", "objects", "bytes", "ttfb_n")
     times = ("total", "min", "max", "failed_total", "failed_max", "ttfb_total", "ttfb_max")
     for phase, job, frame in _frames(run):
         counts = frame.table("counts")
@@ -163,6 +165,7 @@ def _counts(run: TableRun) -> Iterator[Columns]:
             columns = _group(phase, job, frame, np.arange(len(counts["n"])))
             columns.update({name: counts[name].astype(np.int64) for name in plain})
             columns.update({f"{name}_ns": counts[name].astype(np.int64) for name in times})
+            columns.update(failed=failed_of_groups(frame))
             yield columns
 
 
