@@ -284,7 +284,8 @@ def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> S
     shares = {state["total"]["obj_per_s_percent"]: state["state"] for state in long}
     ends = [share for share in (min, max) if shares and None not in shares]
     failed = sum(state["total"]["errors"] for state in states)
-    gap = max(state["total"]["longest_gap"] for state in states)
+    gaps = [phase.get("failure_gap") for phase in impact["phases"]]  # archives before this key have none
+    gap = max([state["total"]["longest_gap"] for state in states] + [gap for gap in gaps if gap is not None])
     shares_text = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
     parts = [f"clients had {shares_text} of the throughput without a failure"] if shares_text else []
     worst = impact.get("worst")

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence
 import archive_builder as made
 import pytest
 from compare_records import noise, record, runs, side
+from impact_phases import FAULT, load, phase, recovery
 from page_archive import add_failure
 
 pytest.importorskip("scipy")
@@ -20,6 +21,7 @@ from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report import result_text
 from cbt_plugins.report.page import run_page
 from cbt_plugins.report.sentence import Sentence, first, of_aging, of_comparison, of_run
+from cbt_plugins.results.recovery.impact import impact
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.results.summary_numbers import new_vs_aged
@@ -129,9 +131,9 @@ def test_what_aging_did_in_one_run_is_inconclusive(tmp_path: Path) -> None:
 def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
     summaries = [summarize(made.small(tmp_path / str(i))) for i in range(4)]
     for i, summary in enumerate(summaries):
-        for phase in summary["phases"]:
-            phase["total"]["obj_per_s"] *= 1 + 0.001 * i
-            phase["series"] = None  # as in the overview of an archive
+        for line in summary["phases"]:
+            line["total"]["obj_per_s"] *= 1 + 0.001 * i
+            line["series"] = None  # as in the overview of an archive
         summary["phases"][1]["total"]["obj_per_s"] *= 1.5 - 0.0005 * i
     (sentence,) = of_aging([(CONFIG, summary) for summary in summaries])
     assert sentence.text.startswith("Aged operations are as fast as new operations within 5 %")
@@ -178,6 +180,21 @@ def test_what_happened_in_a_failure(tmp_path: Path) -> None:
         "Failure of node-a (2 OSDs): not recovered in 48.0 s, until the return of node-a begins; "
         "up to 25 % of the object copies were degraded."
     )
+
+
+def test_a_silence_goes_on_when_the_state_of_the_cluster_changes(tmp_path: Path) -> None:
+    """Nothing succeeds from 22 to 42; at 32 the OSDs are marked down. A silence before the fault is another one."""
+    events = recovery(("failure", 20.3, 100.0, {**FAULT[3], "all-down": 32.0, "recovery-starts": 50.0}))
+    calm = [*load(-100, -70, 0.1, 0.01), *load(-30, 0, 0.1, 0.01)]
+    hurt = [*load(0, 22, 0.1, 0.01), *load(42, 100, 0.1, 0.01)]
+    made_of = impact([phase(tmp_path, calm, name="calm", begin=-100.0), phase(tmp_path, hurt)], events)
+    assert [line["failure_gap"] for line in made_of["phases"]] == [None, 20.1]
+    summary = summarize(made.small(tmp_path / "run"))
+    summary["failure"] = {"milestones": {"episodes": []}, "impact": made_of}
+    assert of_run(summary, CONFIG)[0].text.endswith("the longest time without a success was 20.1 s.")
+    for line in made_of["phases"]:  # as in an older archive
+        del line["failure_gap"]
+    assert of_run(summary, CONFIG)[0].text.endswith("the longest time without a success was 10.1 s.")
 
 
 def test_two_equal_measurements_without_aging_are_compared_by_their_names(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
         "start": aggregates.grid.start,
         "end": aggregates.grid.end,
         "longest_gap": {"seconds": round(seconds, 6), "at": round(at, 3), "state": state},
+        "failure_gap": _failure_gap(aggregates, phase_stretches),
         # without a row, with one that says that the end of the run cut it off, due in an open loop and never started
         "lost": {
             "unfinished": left["requests"],
@@ -114,6 +115,21 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
         "states": [{"labels": list(s.labels), **numbers_in(aggregates, s, base, part.bad)} for s in phase_stretches],
         "bad": bad_stretches(part),
     }
+
+
+def _failure_gap(aggregates: PhaseAggregates, phase_stretches: Sequence[Stretch]) -> Optional[float]:
+    """Return the longest time without a success from a failure to its recovery: the state may change meanwhile.
+
+    None for a phase without a failure.
+    """
+    joined: List[Stretch] = []
+    for stretch in phase_stretches:
+        if stretch.state in HURT and joined and joined[-1].end == stretch.start:
+            joined[-1] = joined[-1]._replace(end=stretch.end)
+        elif stretch.state in HURT:
+            joined.append(stretch)
+    gaps: List[float] = [numbers_in(aggregates, stretch, None)["total"]["longest_gap"] for stretch in joined]
+    return max(gaps, default=None)
 
 
 def _worst(
