@@ -245,8 +245,17 @@ def read(metric: Metric, summary: Mapping[str, Any], phase: Mapping[str, Any], o
     return None if value is None else float(value) * metric.factor
 
 
+def whole_bins(phase: Mapping[str, Any]) -> Tuple[int, int]:
+    """Return the bins of the series, low <= bin < high, that the window has in full."""
+    window, series = phase["window"], phase["series"]
+    low = math.ceil((window["start"] - series["start"]) / series["step"])
+    high = math.floor((window["end"] - series["start"]) / series["step"])
+    return low, max(low, high)
+
+
 def _deviation(phase: Mapping[str, Any], op: str) -> Optional[float]:
-    """Sample standard deviation of the series' bins, which are seconds up to two hours."""
+    """Sample standard deviation of the series' whole bins, which are seconds up to two hours."""
     series = [op_series["obj_per_s"] for name, op_series in phase["series"]["ops"].items() if op in (name, TOTAL)]
-    bins = [math.fsum(at) for at in zip(*series)]
+    # a request that ends in a millisecond of the window is a rate of a thousand
+    bins = [math.fsum(at) for at in zip(*series)][slice(*whole_bins(phase))]
     return stdev(bins) if len(bins) > 1 else None

@@ -12,14 +12,14 @@ from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting.blocks import Block
 from cbt_plugins.formatting.formats.html import Html
-from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction
+from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction, whole_bins
 from cbt_plugins.report.chart_data import bands, curve, factor, means, milliseconds, short
 from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.record_index import read_once
 from cbt_plugins.results.result_file import reading
-from cbt_plugins.results.run_record import STATE, Measurement, RunRecord, whole_bins
+from cbt_plugins.results.run_record import STATE, Measurement, RunRecord
 from cbt_plugins.results.summary_file import summary_of
 
 _CPU_TIME = Choice(metrics=("cpu_ms_per_op",))

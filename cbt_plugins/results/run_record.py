@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import NAMES
-from cbt_plugins.metrics import CLUSTER, DURING_FAILURES, TOTAL, MetricSource, from_source, number_at, read
+from cbt_plugins.metrics import CLUSTER, DURING_FAILURES, TOTAL, MetricSource, from_source, number_at, read, whole_bins
 from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.nodes.thread_groups import name_of
 from cbt_plugins.results.recovery.episodes import has_whole_recovery, is_planned, rows_of
@@ -188,14 +188,6 @@ def of_phase(
 def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> Optional[Tuple[float, ...]]:
     part = tuple((series or ())[low:high])
     return part if len(part) >= _FEWEST else None
-
-
-def whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
-    """Return the bins of the series, low <= bin < high, that the window has in full."""
-    window, series = phase["window"], phase["series"]
-    low = math.ceil((window["start"] - series["start"]) / series["step"])
-    high = math.floor((window["end"] - series["start"]) / series["step"])
-    return low, max(low, high)
 
 
 def _series(phase_series: Mapping[str, Any]) -> Series:

@@ -79,6 +79,11 @@ def test_the_deviation_is_that_of_the_seconds(pair: Dict[str, Path]) -> None:
     assert read(ACCEPTABLE["iops_stddev"], summary, phase, "GET") == pytest.approx(105.409, abs=0.01)
     assert read(ACCEPTABLE["iops_stddev"], summary, phase, "total") == pytest.approx(105.409, abs=0.01)
     assert read(ACCEPTABLE["iops_stddev"], summary, phase, "PUT") == 0.0
+    # of the first and the last second the window has half a millisecond
+    phase["series"]["ops"]["GET"]["obj_per_s"] = [16000.0, *[100.0, 300.0] * 5, 16000.0]
+    phase["series"]["start"] -= 1
+    phase["window"].update(start=phase["window"]["start"] - 0.0005, end=phase["window"]["end"] + 0.0005)
+    assert read(ACCEPTABLE["iops_stddev"], summary, phase, "GET") == pytest.approx(105.409, abs=0.01)
 
 
 def test_numbers_of_the_nodes_are_there_when_somebody_watched(pair: Dict[str, Path]) -> None:

@@ -334,6 +334,21 @@ def test_quantiles_and_maximum_of_each_second_are_those_of_its_requests(tmp_path
     assert float(content["maximum_iops"]) == max(point["iops"] for point in points)
 
 
+def test_a_millisecond_of_a_second_has_no_highest_rate(tmp_path: Path) -> None:
+    """A fill with 16 requests each 0.8 s: the last ones end 0.5 ms after a whole second, and the slowest of all."""
+    rows = [aa.row("PUT", i * 0.8, 0.8, size=4096, thread=w) for i in range(1, 16) for w in range(16)]
+    rows += [aa.row("PUT", 13.0005, 1.0, size=4096, thread=w) for w in range(16)]
+    job = aa.cbt_load("01-a", rows, sizes=[[4096, 4096, 1.0]], workers=16)
+    asked: Dict[str, Any] = {"duration": None, "mix": {}}
+    archive = phase_of(tmp_path, [job], engine="cbt-load", kind="fill", window=(0, 13.0005), asked=asked)
+    assert export(archive, tmp_path / "out", "--dialect", "main") == 0
+    (path,) = (tmp_path / "out").rglob("*_timeseries.json")
+    content = json.loads(path.read_text())
+    assert max(point["iops"] for point in content["timeseries"]) > 30_000
+    assert (content["maximum_iops"], content["maximum_bandwidth"]) == ("32.0", str(32 * 4096.0))
+    assert (content["maximum_latency"], content["timestamp_at_max_latency"]) == ("1000.0", "13.0")
+
+
 def report(archive: Path, phase: str) -> int:
     return main(["report", str(archive), "--visualisation", phase])
 
