@@ -158,8 +158,7 @@ def run_page(
         pools=_pools(run),
         timeline=timeline_charts(charts["phases"]),
         charts=[phase_charts(phase) for phase in charts["phases"]],
-        # of a job with works, the line of the first
-        laws=[{law["job"]: law for law in reversed(phase["littles_law"]["jobs"])} for phase in summary["phases"]],
+        laws=[_laws(phase) for phase in summary["phases"]],
         pair_columns=_PAIRS,
         engine_columns=_ENGINES,
         driver_columns=_DRIVERS,
@@ -178,6 +177,14 @@ def run_page(
         plan=[file for file in files if file["name"] in _PLAN],
         files=[file for file in files if file["name"] not in _PLAN],
     )
+
+
+def _laws(phase: Mapping[str, Any]) -> Dict[str, List[Mapping[str, Any]]]:
+    """Return the lines of Little's law of each job: one, or one for each of its works."""
+    laws: Dict[str, List[Mapping[str, Any]]] = {}
+    for law in phase["littles_law"]["jobs"]:
+        laws.setdefault(law["job"], []).append(law)
+    return laws
 
 
 def _upgrades(summary: Mapping[str, Any]) -> List[Tuple[str, Sequence[str], Mapping[str, Any]]]:

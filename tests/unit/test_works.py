@@ -24,6 +24,8 @@ from cbt_plugins.plan import Plan
 from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.run_record import result_warnings
+from cbt_plugins.results.sql.summary_tables import TABLES
+from cbt_plugins.results.sql.table_type import TableRun
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
@@ -249,6 +251,25 @@ def test_numbers_of_each_work(tmp_path: Path) -> None:
     assert "open loop in writers" in Terminal().text(blocks(summary))
     known = configuration(summary, None)
     assert known["phase.new.mix"] == "readers:GET:100 writers:PUT:100"
+
+
+def test_each_work_has_a_line_of_littles_law(tmp_path: Path) -> None:
+    """In the page; in SQL the phase has the requests of all loops."""
+    pytest.importorskip("jinja2")
+    from cbt_plugins.report.page import run_page
+
+    summary = summary_of(tmp_path)
+    (run,) = tmp_path.glob("results/*/*")
+    table = run_page(summary, run).partition("Jobs: Little")[2].partition("</table>")[0].partition("<tbody>")[2]
+    cells = [re.findall(r"<t[hd][^>]*>([^<]*)", row) for row in table.split("<tr>")[1:]]
+    assert [row[:9] for row in cells] == [
+        ["h", "client1", "readers:MIXED", "2", "2.000", "0.0 %", "2.000", "4,200", "0"],
+        ["", "", "writers:MIXED", "4", "2.000", "paced", "2.000", "", ""],
+    ]
+    assert {len(row) for row in cells} == {12}
+    (phases,) = (its for its in TABLES if its.name == "phases")
+    (columns,) = phases.fill(TableRun(run, run.name, True))
+    assert (list(columns["workers"]), list(columns["in_flight"])) == ([6], [4.0])
 
 
 @pytest.mark.parametrize(

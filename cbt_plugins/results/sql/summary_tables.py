@@ -43,7 +43,7 @@ block BIGINT time resolution of the aggregates, seconds
 asked_seconds DOUBLE duration that the YAML file sets
 loop VARCHAR closed or open
 workers BIGINT workers of all drivers
-in_flight DOUBLE mean requests in flight by Little's law: throughput x latency
+in_flight DOUBLE mean requests in flight by Little's law, of all loops: throughput x latency
 longest_gap_s DOUBLE longest time without any success
 sentence VARCHAR the result in words
 """)
@@ -266,7 +266,7 @@ def _runs(run: TableRun) -> Iterator[Row]:
 
 def _phases(run: TableRun) -> Iterator[Row]:
     for phase in _of(run):
-        window, gap, law = phase["window"], phase["longest_gap"] or {}, phase["littles_law"] or {}
+        window, gap, loops = phase["window"], phase["longest_gap"] or {}, (phase["littles_law"] or {}).get("jobs")
         same = ("index", "kind", "role", "engine", "status", "block", "asked_seconds", "loop", "sentence")
         yield {
             **{name: phase[name] for name in same},
@@ -275,7 +275,8 @@ def _phases(run: TableRun) -> Iterator[Row]:
             "ended": window["end"],
             "seconds": window["seconds"],
             "workers": sum(driver["workers"] for driver in phase["drivers"]) or None,
-            "in_flight": law.get("in_flight"),
+            # the law itself is of closed loops only
+            "in_flight": round(sum(loop["in_flight"] for loop in loops), 4) if loops else None,
             "longest_gap_s": gap.get("seconds"),
         }
 
