@@ -270,6 +270,14 @@ def test_throughput_is_back_after_its_lowest_30_seconds(
     assert (back["seconds"], back["reason"]) == (pytest.approx(seconds) if seconds is not None else None, reason)
 
 
+@pytest.mark.parametrize("rate", [10, 30, 87, 100, 333])
+def test_a_mean_of_exactly_the_share_is_back(tmp_path: Path, rate: int) -> None:
+    """3 of 30 seconds without a request are 90 % of the baseline, however that is rounded."""
+    requests = [*load(0, 40, 1 / rate, 0.001), *load(43, 100, 1 / rate, 0.001)]
+    made = impact([phase(tmp_path, requests)], recovery(FAULT))
+    assert made["episodes"][0]["back"] == {"seconds": 0.0, "between": None, "reason": None}
+
+
 def test_throughput_that_came_back_while_there_was_no_load_is_unknown(tmp_path: Path) -> None:
     first = phase(tmp_path, [*load(0, 20, 0.1, 0.01), *load(20, 100, 1.0, 0.01)], name="first")
     second = phase(tmp_path, load(150, 250, 0.1, 0.01), name="second", begin=150.0)

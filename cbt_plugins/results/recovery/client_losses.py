@@ -22,6 +22,8 @@ from cbt_plugins.results.requests.littles_law import open_loop_rates
 CHANCE = 4.0
 #: seconds for which throughput must be back at this share of the baseline's
 BACK, SHARE = 30, 0.9
+#: relative error of means and of the baseline's rate, by their rounding
+_ROUNDED = 1e-6
 
 
 def losses(
@@ -231,9 +233,9 @@ def _back(parts: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, A
     lowest = min((float(load.means.min()) for load in loads if len(load.means)), default=None)
     if lowest is None:
         return {"seconds": None, "between": None, "reason": f"less than {BACK} s of load"}
-    if lowest >= SHARE * normal:
+    least, passed, watched, tail = SHARE * normal * (1 - _ROUNDED), False, begin, np.zeros(0)
+    if lowest >= least:
         return {"seconds": 0.0, "between": None, "reason": None}
-    least, passed, watched, tail = SHARE * normal, False, begin, np.zeros(0)
     for load in loads:
         places = _seconds_back(load.rates, least)
         # of the last seconds of the load before, BACK seconds of load end in this one
