@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
@@ -81,6 +82,26 @@ def test_requests_that_are_never_answered_are_told_with_the_success_rate(tmp_pat
     (warning,) = (each for each in summary["warnings"] if each["code"] == "unfinished-request")
     assert {"p99_ms", "p999_ms", "max_ms", "success_rate"} <= set(warning["metrics"])
     assert not {"p50_ms", "p90_ms"} & set(warning["metrics"])
+
+
+def test_one_slow_success_hides_no_requests_that_were_never_answered(tmp_path: Path) -> None:
+    warning = unfinished(tmp_path / "a", [*HANGING, row(-40, 5)])
+    assert {"p99_ms", "success_rate"} <= set(warning["metrics"]) and "max_ms" not in warning["metrics"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rate", [0, 100])
+def test_chance_at_the_ends_of_a_window_makes_no_percentile_doubtful(tmp_path: Path, seed: int, rate: int) -> None:
+    """Requests of some 0.5 s, by a Poisson process, and by 50 workers."""
+    chance, rows = random.Random(seed), []
+    for worker in range(1 if rate else 50):
+        t = -10.0
+        while t < 21:
+            took = chance.lognormvariate(-0.8, 0.5)
+            rows.append(row(t, t + took, thread=worker))
+            t += chance.expovariate(rate) if rate else took
+    warning = unfinished(tmp_path / "a", rows, rate=rate, workers=rate or 50)
+    assert set(warning.get("metrics", ())) <= {"max_ms"}
 
 
 @pytest.mark.parametrize(("end", "error"), [(50.0, CUT), (22.0, "")])

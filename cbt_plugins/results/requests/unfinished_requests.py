@@ -50,15 +50,16 @@ def unfinished_requests(aggregates: PhaseAggregates, law: Mapping[str, float]) -
     for op, of in aggregates.ops.items():
         age, slowest = _oldest(of)
         is_long = age > max(_LONG, slowest)
-        hidden = max(0.0, 1 - (of.latency.total + of.failed.total) / of.busy) if of.busy else 0.0
+        hidden = _hidden(of)
         rate = rates.get(split_op(op)[0])
         if rate is None:
             share = hidden if is_long else 0.0
             texts = []
         else:
             share = _late(of) + rate.unstarted / max(1, rate.requests + rate.unstarted)
-            texts = [f"{percent(share, '.2g')} of the {op} that were due in the window ended after it, or never"]
-        metrics = _metrics(share, hidden, is_long, (of.cut + of.cut_outside + of.failed_after) * is_long > 0)
+            late = f"{percent(share, '.2g')} of the {op} that were due in the window ended after it, or never"
+            texts = [late] if share else []
+        metrics = _metrics(share, hidden, is_long, of.cut + of.cut_outside + of.failed_after > 0)
         if metrics:
             if is_long:
                 texts.append(f"a request of {age:.1f} s or more was in flight at the end, longer than any that ended")
@@ -85,16 +86,31 @@ def _oldest(of: OpAggregates) -> Tuple[float, float]:
 def _late(of: OpAggregates) -> float:
     """Return the share of the due requests of an open loop that did not end in the window."""
     excess = of.in_flight_at_end - of.in_flight_at_start
-    chance = _CHANCE * math.sqrt(of.in_flight_at_end + of.in_flight_at_start)
-    return max(0.0, excess - chance) / max(1, of.finished + of.cut + excess)
+    return max(0.0, excess - _chance(of)) / max(1, of.finished + of.cut + excess)
+
+
+def _hidden(of: OpAggregates) -> float:
+    """Return the part of the time in flight within the window that no request has which ended in it."""
+    ended = of.latency.total + of.failed.total
+    usual = ended / max(1, of.latency.n + of.failed.n)  # of a request
+    return max(0.0, of.busy - ended - _chance(of) * usual) / max(1, of.busy)
+
+
+def _chance(of: OpAggregates) -> float:
+    """Return by how many more requests may be in flight at the end of the window than at its begin by chance."""
+    return _CHANCE * math.sqrt(of.in_flight_at_end + of.in_flight_at_start)
 
 
 def _metrics(share: float, hidden: float, is_long: bool, unanswered: bool) -> Tuple[str, ...]:
-    """Return the metrics without the share `share` of the requests and the part `hidden` of their time."""
+    """Return the metrics without the share `share` of the requests and the part `hidden` of their time.
+
+    `is_long`: a request took longer than those that ended. `unanswered`: requests failed later, or were cut off.
+    """
     metrics = {key for key, limit in _LIMITS.items() if share > limit}
-    metrics.update(["mean_ms"] if hidden > MARGIN and (metrics or is_long) else [])
     metrics.update(["max_ms"] if is_long else [])
-    metrics.update(["success_rate"] if unanswered else [])
+    if metrics:
+        metrics.update(["mean_ms"] if hidden > MARGIN else [])
+        metrics.update(["success_rate"] if unanswered else [])
     return tuple(metric for metric in METRICS if metric in metrics)
 
 
