@@ -79,7 +79,10 @@ class Journal:
             raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
         try:
             with open(os.dup(self._file.fileno()), "rb") as file:
-                self.records: List[Dict[str, Any]] = _records(_objects(file), path)
+                lines = [_object_of(line) or {} for line in lines_of(file)]
+            self.records: List[Dict[str, Any]] = _records(lines, path)
+            #: how many damaged lines `records` lacks
+            self.left_out = len(lines) - len(self.records)
             self._torn = _torn_end(self._file)
         except OSError as error:
             self._file.close()

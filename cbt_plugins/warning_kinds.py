@@ -141,6 +141,7 @@ _ALL = (
     WarningKind("injected-again", "a fault of an earlier phase was injected again after an interruption"),
     WarningKind("refilled", "a later fill was run again beside the objects of its first attempt", forbids_verdict=True),
     WarningKind("replaced", "Ceph or a program was replaced while the run was interrupted", forbids_verdict=True),
+    WarningKind("lost-events", "events of the run are missing or damaged", forbids_verdict=True),
     WarningKind("late", "load generators did not end in time"),
     WarningKind("refused", "the cluster refused the requests of a fill"),
     _info("fill-share", "the share that a fill reached"),

@@ -23,7 +23,7 @@ from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord
 from cbt_plugins.faults.step_performer import Performer
 from cbt_plugins.faults.undo import Event, StillOpen, Undoer
-from cbt_plugins.faults.undo_journal import GIVEN_UP, UndoJournal
+from cbt_plugins.faults.undo_journal import GIVEN_UP, UndoJournal, injected_in
 from cbt_plugins.inventory import find_host, nodes_of
 from cbt_plugins.plan import Fault, NodeCommand, Settings
 from cbt_plugins.polling import Clock, insist, wait_until
@@ -159,6 +159,11 @@ class Injector:
     def records(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of the journal that this user wrote, or all lines if the archive is trusted."""
         return self.journal.records
+
+    @property
+    def injected(self) -> Dict[str, bool]:
+        """Return the labels of `inject` and `run` that took effect, undone or not -> whether they have an undo."""
+        return injected_in(self.journal.records)
 
     @property
     def open_changes(self) -> List[UndoRecord]:

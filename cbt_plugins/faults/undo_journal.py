@@ -150,6 +150,24 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
         raise FaultError(f"{FILE} has an open step that is damaged: {type(error).__name__}: {error}") from error
 
 
+def injected_in(lines: Sequence[Mapping[str, Any]]) -> Dict[str, bool]:
+    """Return the labels whose newest steps were all injected -> whether one of these steps has an undo."""
+    steps: Dict[str, Dict[str, bool]] = {}  # label -> id of a step -> has an undo
+    injected: Set[str] = set()
+    closed: Set[str] = set()
+    for line in lines:
+        event, label, id = line["event"], str(line.get("label")), str(line.get("id"))
+        if event == "open":
+            if closed.issuperset(steps.get(label, ())):
+                steps[label] = {}  # these are new steps of a label whose earlier steps are undone
+            steps[label][id] = bool(line["step"].get("undo"))
+        elif event == "injected":
+            injected.add(id)
+        elif event in ("undone", GIVEN_UP):
+            closed.add(id)
+    return {label: any(of_label.values()) for label, of_label in steps.items() if injected.issuperset(of_label)}
+
+
 def open_steps_in(folder: Path) -> List[UndoRecord]:
     """Return the open steps of a run, whoever wrote them, also while another process uses its journal.
 

@@ -213,6 +213,8 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         yield {"code": "partial-attempt", "text": text}
     for text in run.manifest.get("replaced") or ():
         yield {"code": "replaced", "text": f"replaced while the run was interrupted: {text}"}
+    for text in run.manifest.get("lost_events") or ():
+        yield {"code": "lost-events", "text": f"{text}: failures of the run may be missing in the results"}
     for text in run.manifest.get("moved_clocks") or ():
         yield {"code": "clock-offset", "text": f"{text}: so the later times of its monitors are off by as much"}
     for phase in run.phases:

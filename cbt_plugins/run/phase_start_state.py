@@ -7,12 +7,16 @@ import time
 from typing import Dict, List, Sequence, Tuple, Union
 
 from cbt_plugins.faults.cluster_facts import ask, down_otherwise
-from cbt_plugins.plan import Fault, NodeCommand, Phase
+from cbt_plugins.faults.kind import make
+from cbt_plugins.formatting import several
+from cbt_plugins.plan import Event, Fault, NodeCommand, Phase
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD_BEGUN, RunContext
 from cbt_plugins.run.wait_phase import wait_for_clean
 
 log = logging.getLogger(__name__)
+
+_Change = Union[Fault, NodeCommand]
 
 
 def restore_state(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[Tuple[str, str]]:
@@ -49,18 +53,13 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str
     have degraded are no reason to wait.
     """
     earlier = [event for p in run.plan.phases[: index - 1] for event in sorted(p.events, key=lambda e: e.at)]
-    wanted: Dict[str, Union[Fault, NodeCommand]] = {}
+    wanted: Dict[str, _Change] = {}
     for event in earlier:
-        if event.inject is not None:
-            wanted[event.inject.label] = event.inject
-        if event.run is not None and event.run.undo:
-            wanted[event.run.label] = event.run
+        wanted.update((change.label, change) for change in _changes_of(event))
         for label in event.undo:
             wanted.pop(label, None)
     present = {record.label for record in run.injector.open_changes}
-    # the time of others never came: their phase ended before it; and what returns by itself is in force no more
-    injected = {record["label"] for record in run.events.all("fault-injected") if not record.get("returns")}
-    lost = [fault for label, fault in wanted.items() if label in injected - present]
+    lost = [change for label, change in wanted.items() if label not in present and _was_injected(run, change)]
     if any(event.inject for event in earlier):
         run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
     for fault in lost:
@@ -74,6 +73,40 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str
         _wait_before(run, index, phase, [event.inject for event in phase.events if event.inject is not None])
     text = "{} was undone when the run was broken off, and injected again"
     return [("injected-again", text.format(fault.label)) for fault in lost]
+
+
+def _changes_of(event: Event) -> List[_Change]:
+    """Return the fault and the command of an event that stay until their undo."""
+    command = event.run if event.run is not None and event.run.undo else None
+    return [change for change in (event.inject, command) if change is not None]
+
+
+def _was_injected(run: RunContext, change: _Change) -> bool:
+    """Tell whether a change was made, and stays until its undo.
+
+    The time of others never came: their phase ended before it. A line of events.jsonl may be lost, so the undo journal
+    is asked too.
+    """
+    noted = [record for record in run.events.all("fault-injected") if record["label"] == change.label]
+    if noted:
+        return any(not record.get("returns") for record in noted)
+    has_undo = run.injector.injected.get(change.label, False)
+    return has_undo and (isinstance(change, NodeCommand) or make(change.kind, change.options).lasts)
+
+
+def lost_events(run: RunContext) -> List[str]:
+    """Return, in words, the events that events.jsonl has lost; from them results take the failures of the run.
+
+    A kill may come between a fault and its event, but then the phase is repeated: only finished phases are asked for.
+    """
+    noted = {record["label"] for record in run.events.all("fault-injected")}
+    ended = [phase for i, phase in enumerate(run.plan.phases, 1) if run.archive.finished(i, phase.name)]
+    changes = [change for phase in ended for event in phase.events for change in _changes_of(event)]
+    injected = run.injector.injected.keys() - noted if changes else ()
+    labels = [change.label for change in changes if change.label in injected]
+    damaged = several(run.events.left_out, "damaged line")
+    texts = [f"events.jsonl has {damaged}"] if run.events.left_out else []
+    return [*texts, *(f"events.jsonl does not have the injection of {label}" for label in dict.fromkeys(labels))]
 
 
 def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fault]) -> None:

@@ -35,6 +35,7 @@ from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.leftover_files import fetch_leftovers
 from cbt_plugins.run.phase_outcome import DRIFT
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
+from cbt_plugins.run.phase_start_state import lost_events
 from cbt_plugins.run.preflight import UNKNOWN, PreflightError, Ready, check, programs_of
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.run_archive import RunArchive
@@ -243,6 +244,10 @@ class PlanRunner:
             manifest.update({"moved_clocks": every} if every else {})
             for text in moved:
                 log.warning(text)
+        lost = list(dict.fromkeys([*earlier.get("lost_events", ()), *lost_events(run)]))
+        if lost:
+            manifest["lost_events"] = lost
+            log.warning("%s", "; ".join(lost))
         if replaced:
             manifest["replaced"] = replaced
             log.warning("replaced while the run was interrupted: %s", "; ".join(replaced))

@@ -20,12 +20,13 @@ from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.plan import S3, Bucket, Event, Fault, Phase, Plan, Settings
 from cbt_plugins.run import event_schedule, phase_runner
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
+from cbt_plugins.run.phase_start_state import lost_events
 from cbt_plugins.run.run_archive import RunArchive
 
 A = Fault("a", "stop", ("node1",))
@@ -134,6 +135,7 @@ class Run:
         self.plan = Plan("warp", S3(urls=("http://a",)), (), (), phases)
         self.archive = RunArchive(folder)
         self.load = NoLoad(self.archive)
+        self.lost: List[str] = []
         self.open: List[str] = []  # at the end of the last invocation, before anything was undone
 
     def go(self, killed_in: str = "") -> List[bool]:
@@ -157,12 +159,12 @@ class Run:
             )
             run = replace(run, journal=journal, events=events)
             watchers = Watchers(run, stack.enter_context(contextlib.ExitStack()))
+            self.lost = lost_events(run)
             runner = PhaseRunner(run, anything.ready, anything, watchers, anything)
             return [runner.run_unless_finished(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
     def events(self, name: str) -> List[Dict[str, Any]]:
-        lines = [json.loads(line) for line in self.archive.events.read_text().splitlines()]
-        return [line for line in lines if line["event"] == name]
+        return [line for line in json_lines(self.archive.events) if line["event"] == name]
 
     @property
     def whole(self) -> List[str]:
@@ -266,16 +268,37 @@ def test_the_cluster_settles_before_the_first_of_earlier_faults(tmp_path: Path, 
     assert warned == [{"code": "injected-again", "text": text.format(label)} for label in "ab"]
 
 
+@pytest.mark.parametrize("damage", ["cut", "empty"])
+def test_a_fault_without_its_event_is_injected_again_all_the_same(damage: str, tmp_path: Path, world: Recovery) -> None:
+    """The undo journal has it too; what results lack is known from then on."""
+    run = Run(tmp_path, world, (*cycle()[:2], load("both"), load("last", Event(0.0, undo=("a",)))))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="both")
+    lines = run.archive.events.read_bytes().splitlines(keepends=True)
+    (at,) = [i for i, line in enumerate(lines) if b'"fault-injected"' in line and b'"label": "a"' in line]
+    lines[at] = lines[at][:40] + b"\n"
+    run.archive.events.write_bytes(b"".join(lines) if damage == "cut" else b"")
+    assert run.go() == [True] * 4
+    assert [event["label"] for event in run.events("fault-injected")] == ["a"]
+    assert [line["code"] for line in run.archive.finished(3, "both")["warnings"]] == ["injected-again"]  # type: ignore[index]
+    damaged = ["events.jsonl has 1 damaged line"] if damage == "cut" else []
+    assert run.lost == [*damaged, "events.jsonl does not have the injection of a"]
+
+
+@pytest.mark.parametrize("without_event", [False, True])
 def test_a_fault_whose_targets_return_by_themselves_is_not_injected_again(
-    tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
+    without_event: bool, tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that has booted would be rebooted in a later phase."""
     monkeypatch.setattr(kind_class("stop"), "lasts", False)
     run = Run(tmp_path, world, (load("one", Event(0.0, inject=A)), load("two")))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="two")
-    assert run.go() == [True] * 2
     assert [event["label"] for event in run.events("fault-injected")] == ["a"]
+    if without_event:
+        run.archive.events.write_bytes(b"")
+    assert run.go() == [True] * 2
+    assert len(run.events("fault-injected")) == (0 if without_event else 1)
     assert run.archive.finished(2, "two")["warnings"] == []  # type: ignore[index]
 
 

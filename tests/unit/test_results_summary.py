@@ -500,9 +500,10 @@ def test_what_was_replaced_or_filled_twice_is_said_of_the_whole_run(tmp_path: Pa
         made.phase(directory, index, name, jobs, kind=kind, warnings=twice if name != "fill" else [])
     manifest = json.loads((directory / "manifest.json").read_text())
     more = {"replaced": ["ceph: 18.2.4 -> 18.2.7"], "moved_clocks": ["the clock of node0 moved by +1.200 s"]}
+    more["lost_events"] = ["events.jsonl has 1 damaged line"]
     (directory / "manifest.json").write_text(json.dumps({**manifest, **more}))
-    codes = ["replaced", "clock-offset", "refilled"]
+    codes = ["replaced", "lost-events", "clock-offset", "refilled"]
     warnings = [warning for warning in summarize(directory)["warnings"] if warning["code"] in codes]
     assert [(warning["code"], warning.get("phase")) for warning in warnings] == [(code, None) for code in codes]
-    assert "18.2.4 -> 18.2.7" in warnings[0]["text"] and "more was filled again" in warnings[2]["text"]
-    assert [KINDS[warning["code"]].forbids_verdict for warning in warnings] == [True, False, True]
+    assert "18.2.4 -> 18.2.7" in warnings[0]["text"] and "more was filled again" in warnings[3]["text"]
+    assert [KINDS[warning["code"]].forbids_verdict for warning in warnings] == [True, True, False, True]
