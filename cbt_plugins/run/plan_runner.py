@@ -179,7 +179,7 @@ class PlanRunner:
     def context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
         """Open the parts that a run consists of; they are closed with the context."""
         cbt_run, plan, archive = self._cbt_run, self.plan, self.archive
-        run_id = self._begin_or_resume(journal)
+        run_id = self.begin_or_resume(journal)
         journal.mark = partial(undo_seal.mark, run_id=run_id)
         access = ClusterAccess(self._remote, self.ceph, cbt_run.cluster, cbt_run.common, run_id, admin=plan.admin)
         injector = Injector(archive.folder, access, events.write, plan.settings)
@@ -213,12 +213,25 @@ class PlanRunner:
             text = f"belongs to a run with another plan ({difference} differs): use another archive directory"
             raise RunFailed(f"{self.archive.folder} {text}")
 
-    def _begin_or_resume(self, journal: Journal) -> str:
-        """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
+    @property
+    def _use_another(self) -> str:
+        return f"use another archive directory (`cbt-tools undo {self.archive.folder}` undoes what this run has left)"
+
+    def begin_or_resume(self, journal: Journal) -> str:
+        """Return the run's id, made once.
+
+        Raises RunFailed for an archive that another plan began, or without the files that say which run began it.
+        """
         refusal = archive_refusal(self.archive.folder)
         if refusal:
             raise RunFailed(refusal)
         begun = journal.last("run")
+        left = self.archive.files_of_begun_run()
+        if left and not begun:
+            why = f"the line `run` is missing or damaged, but a run has begun (its files: {', '.join(left)})"
+            raise RunFailed(f"{self.archive.journal}: {why}: {self._use_another}")
+        if begun and not self.archive.plan.exists():
+            raise RunFailed(f"{self.archive.plan}: missing, but the run has begun: {self._use_another}")
         if not begun:
             write_json(self.archive.plan, dataclasses.asdict(self.plan))
             journal.write("run", run_id=self._cbt_run.run_id, benchmark=self.plan.benchmark)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, List, Optional
 
 from cbt_plugins.journal import RUNNING_PHASE, sync_folder, write_json
 from cbt_plugins.plan import Plan
@@ -27,6 +28,11 @@ class RunArchive:
         self.complete = folder / "complete"
         self.monitors = folder / "monitors"
         self._phases = folder / "phases"
+
+    def files_of_begun_run(self) -> List[str]:
+        """Return the names of the files that only a run that has begun leaves; plan.json is there before that."""
+        names = ("cluster.json", "undo.jsonl", self.manifest.name, "cluster", self._phases.name)
+        return [name for name in names if os.path.lexists(self.folder / name)]
 
     def other_plan(self, plan: Plan) -> Optional[str]:
         """Return the first key of the kept plan that differs, "s3.urls"; None where it does not, or there is none.

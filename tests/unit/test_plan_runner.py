@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping
 
 import pytest
 import sql_archive
@@ -117,6 +117,60 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
     monkeypatch.undo()
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")):
         pass  # it is closed
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [
+        ("journal.jsonl", ["phases/01-fill", "cluster.json"]),
+        ("journal.jsonl", ["cluster"]),
+        ("journal.jsonl", ["phases/01-fill.running"]),
+        ("plan.json", []),
+    ],
+)
+def test_a_run_whose_begin_is_lost_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, left: List[str]
+) -> None:
+    """Its phases would be those of the new run: another user's, who could not copy the journal, or on other buckets."""
+    runner = begun(tmp_path, monkeypatch)
+    for name in left:
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / lost).unlink()
+    if lost == "journal.jsonl":
+        (tmp_path / lost).write_text('{"t": 1.0, "event": "r\n')
+        (tmp_path / "plan.json").write_text("another plan")
+    with pytest.raises(RunFailed, match=rf"{lost}: .*: use another archive directory \(`cbt-tools undo "):
+        runner.execute()
+    assert lost == "plan.json" or (tmp_path / "plan.json").read_text() == "another plan"
+
+
+def test_a_run_that_was_killed_before_its_journal_had_it_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = begun(tmp_path, monkeypatch)
+    (tmp_path / "journal.jsonl").write_bytes(b"")
+    with pytest.raises(KeyboardInterrupt):
+        runner.execute()
+    assert [line["event"] for line in json_lines(tmp_path / "journal.jsonl")] == ["run"]
+
+
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRunner:
+    """A runner whose run was interrupted as soon as it had begun, as each of its further attempts is."""
+    runner = runner_of(tmp_path)
+
+    def interrupted(run: object) -> List[str]:
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def beginning(journal: Journal, events: Journal) -> Iterator[None]:
+        runner.begin_or_resume(journal)
+        yield
+
+    monkeypatch.setattr(runner, "context", beginning)
+    monkeypatch.setattr(runner, "run_phases", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runner.execute()
+    return runner
 
 
 def test_a_signal_while_a_run_ends_waits_for_the_end(
