@@ -194,7 +194,8 @@ class CbtLoadJobs(Generator):
     def _common(self, driver: Driver, memory: Memory) -> Dict[str, Any]:
         s3, options = self._plan.s3, self._plan.cbt_load
         spaces: List[Dict[str, Any]] = []
-        make = driver.id not in memory.states
+        # the run has looked for existing buckets: one that is missing now is nothing to make in the user's account
+        make = driver.id not in memory.states and not any(self._buckets[key].existing for key in driver.buckets)
         for key in driver.buckets:
             bucket = self._buckets[key]
             prefix = self._prefix(driver, bucket)

@@ -1,14 +1,17 @@
-"""Removes buckets through S3 with all that is in them, on a client node: for runs without Ceph's own commands.
+"""Looks for buckets, and removes buckets with all that is in them, through S3, on a client node: for runs without
+Ceph's own commands.
 
 Standard library only (Python 3.6 and newer). One order comes on standard input, a line of JSON: {"url", "region",
-"keys": [access, secret, token or ""], "verify", "authority": a PEM file or null, "buckets": [name...]}. Lines go back:
-{"removed": name}, {"failed": text}, {"objects": so many are gone} now and then, and {"end": true}.
+"keys": [access, secret, token or ""], "verify", "authority": a PEM file or null, "look_for": [name...], "remove":
+[name...]}. Lines go back: {"missing": name} of a bucket that was looked for, {"removed": name}, {"failed": text},
+{"objects": so many are gone} now and then, and {"end": true}.
 """
 
 import base64
 import hashlib
 import hmac
 import http.client
+import itertools
 import json
 import signal
 import ssl
@@ -26,10 +29,16 @@ LARGEST = 16 << 20
 MOST = 1000
 #: so often a request is sent again that had no answer, or one that blames the server; seconds between
 TRIES, PAUSE = 5, 2.0
+#: S3's codes for a bucket and for an unfinished upload that are not there
+NO_BUCKET, NO_UPLOAD = "NoSuchBucket", "NoSuchUpload"
 
 
 class S3Error(Exception):
     """S3 said no; the text is for the user."""
+
+    def __init__(self, text, status=0):
+        super().__init__(text)
+        self.status = status
 
 
 class Late(OSError):
@@ -53,10 +62,11 @@ class SignedRequests:
                 self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
         self.connection = None
 
-    def ask(self, method, path, query=(), body=b"", wanted=""):
-        """Return the root of the answer's XML, without namespaces; None where the server has no such thing (404).
+    def ask(self, method, path, query=(), body=b"", wanted="", gone=(NO_BUCKET,)):
+        """Return the status and the root of the answer's XML, without namespaces. 404: the server has no such thing.
 
         Raises S3Error for an answer of another kind than `wanted`, the name of its root, and for all other statuses.
+        404 is an answer only with one of the codes `gone` of S3: a proxy that has no gateway says 404, too.
         """
         path = quote(path, safe="/-_.~")
         words = "&".join(quote(k, safe="-_.~") + "=" + quote(v, safe="-_.~") for k, v in sorted(query))
@@ -66,16 +76,18 @@ class SignedRequests:
             except (OSError, http.client.HTTPException) as error:
                 status, text = 0, str(error).encode()
                 self.close()
-            root = parsed(text) if status == 200 and wanted else None
-            if wanted:
+            root = parsed(text) if status == 404 or (status == 200 and wanted) else None
+            if status == 404:
+                right = root is not None and root.tag == "Error" and root.findtext("Code") in gone
+            elif wanted:
                 right = root is not None and root.tag == wanted
             else:
                 right = status == 204 or (status == 200 and not text.strip())
-            if right or status == 404:
-                return root
-            if not left or 0 < status < 500:
+            if right:
+                return status, root
+            if not left or (0 < status < 500 and status != 404):
                 why = text[:200].decode(errors="replace")
-                raise S3Error("%s %s: %s %s" % (method, path, status or "no answer:", why))
+                raise S3Error("%s %s: %s %s" % (method, path, status or "no answer:", why), status)
             time.sleep(PAUSE)
 
     def close(self):
@@ -139,23 +151,28 @@ def parsed(text):
 def pages(s3, path, query, wanted, tags):
     """Yield the first page of a listing again and again, until it is empty: whoever gets a page removes what is on it.
 
-    Raises S3Error when the same page comes again.
+    Raises S3Error when the same page comes TRIES times in a row, or in turns with others: one page is remembered, which
+    is twice as late each time (Brent's algorithm finds a cycle so).
     """
     before, again = None, 0
-    while True:
-        root = s3.ask("GET", path, query, wanted=wanted)
-        page = [e for e in root if e.tag in tags] if root is not None else []
+    remembered, returned = set(), 0
+    for number in itertools.count(1):
+        status, root = s3.ask("GET", path, query, wanted=wanted)
+        page = [e for e in root if e.tag in tags] if status != 404 else []
         if not page:
             return
         names = [[e.findtext(field) for field in ("Key", "VersionId", "UploadId")] for e in page]
         if any(name[0] is None for name in names):
             raise S3Error("%s: a listing of things without a name" % path)
         again = again + 1 if names == before else 0
-        if again == TRIES:
+        returned += names != before and not remembered.isdisjoint(map(tuple, names))
+        if TRIES in (again, returned):
             raise S3Error("%s: the server still lists what it says it has removed: %s" % (path, names[0][0]))
         if again:
             time.sleep(PAUSE)
         before = names
+        if number & (number - 1) == 0:
+            remembered = set(map(tuple, names))
         yield page
 
 
@@ -170,16 +187,34 @@ def remove(s3, bucket):
             for element in page
         ]
         body = "<Delete><Quiet>true</Quiet>%s</Delete>" % "".join(texts)
-        reply = s3.ask("POST", path, [("delete", "")], body.encode(), wanted="DeleteResult")
-        wrong = reply.find("Error") if reply is not None else None
+        status, reply = s3.ask("POST", path, [("delete", "")], body.encode(), wanted="DeleteResult")
+        wrong = reply.find("Error") if status != 404 else None
         if wrong is not None:
             raise S3Error("%s/%s: %s" % (bucket, wrong.findtext("Key"), wrong.findtext("Code")))
         gone += len(page)
         say(objects=gone)
     for page in pages(s3, path, [("uploads", "")], "ListMultipartUploadsResult", ("Upload",)):
         for element in page:
-            s3.ask("DELETE", path + "/" + element.findtext("Key"), [("uploadId", element.findtext("UploadId") or "")])
+            upload = [("uploadId", element.findtext("UploadId") or "")]
+            s3.ask("DELETE", path + "/" + element.findtext("Key"), upload, gone=(NO_UPLOAD, NO_BUCKET))
     s3.ask("DELETE", path)
+    for left in reversed(range(TRIES)):
+        status, _ = s3.ask("GET", path, [("versions", ""), ("max-keys", "1")], wanted="ListVersionsResult")
+        if status == 404:
+            return
+        if left:
+            time.sleep(PAUSE)  # another gateway may not know of it yet
+    raise S3Error("%s: the server still has the bucket that it says it has removed" % bucket)
+
+
+def is_missing(s3, bucket):
+    """Tell whether there is no such bucket."""
+    try:
+        return s3.ask("GET", "/" + bucket, [("max-keys", "1")], wanted="ListBucketResult")[0] == 404
+    except S3Error as error:
+        if error.status == 403:
+            return False  # it is there, but these keys may not list it
+        raise
 
 
 def say(**record):
@@ -191,7 +226,13 @@ def main():
     signal.signal(signal.SIGALRM, give_up)
     order = json.loads(sys.stdin.readline())
     s3 = SignedRequests(order)
-    for bucket in order["buckets"]:
+    for bucket in order["look_for"]:
+        try:
+            if is_missing(s3, bucket):
+                say(missing=bucket)
+        except S3Error as error:
+            say(failed=str(error))
+    for bucket in order["remove"]:
         try:
             remove(s3, bucket)
             say(removed=bucket)

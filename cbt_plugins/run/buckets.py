@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import shlex
+import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -45,8 +46,12 @@ NOT_SHOWN = (
     "bucket %s of this run was not removed: radosgw-admin does not show it, so it may be in another realm or zone "
     "(radosgw-admin_cmd: in cluster:); if it exists, remove it with an S3 client"
 )
+#: error about an existing bucket
+_MISSING = "bucket {!r} does not exist: create it, or remove `existing: true`"
 #: seconds without a message after which the removal is given up: it repeats a request for some minutes
 REMOVAL_SILENCE = 900.0
+#: seconds between two lines of the log that say how far a removal is
+TOLD_EVERY = 60.0
 #: seconds by which the rows that it prints may be late, at most
 UNPRINTED = 1.0
 
@@ -149,7 +154,7 @@ class Buckets:
         for key, name in self.names.items():
             if key in self._foreign:
                 if self._stats(name) is None:
-                    raise CephError(f"bucket {name!r} does not exist: create it, or remove `existing: true`")
+                    raise CephError(_MISSING.format(name))
             elif name not in claimed:
                 if self._stats(name) is not None:
                     raise CephError(f"bucket {name!r} exists, but this run did not make it: nothing was changed")
@@ -248,7 +253,14 @@ class BucketsByS3(Buckets):
         self._remote, self._node, self._ready = run.remote, run.clients[0], ready
 
     def claim(self) -> None:
-        """Write our buckets into the journal; no other run can have this run's random name."""
+        """Check that `existing` buckets exist; write our buckets into the journal. Raises CephError.
+
+        No other run can have this run's random name.
+        """
+        existing = [name for key, name in self.names.items() if key in self._foreign]
+        for message in self._order("existing buckets could not be looked for", look_for=existing):
+            if "missing" in message:
+                raise CephError(_MISSING.format(message["missing"]))
         claimed = self._claimed()
         for key, name in self.names.items():
             if key not in self._foreign and name not in claimed:
@@ -269,9 +281,15 @@ class BucketsByS3(Buckets):
 
     def _purge(self, names: Sequence[str]) -> Sequence[str]:
         """Remove buckets and all that is in them; return their names. Raises CephError."""
-        if not names:
-            return names
-        log.info("removing %s through S3", ", ".join(names))
+        if names:
+            log.info("removing %s through S3", ", ".join(names))
+        self._order("some buckets of the run were not removed", remove=names)
+        return names
+
+    def _order(self, error: str, **names: Sequence[str]) -> List[Dict[str, Any]]:
+        """Have a client do something with buckets; return its messages. Raises CephError, which begins with `error`."""
+        if not any(names.values()):
+            return []
         agent, s3 = NodeProgram(AGENT), self._s3
         order = {
             "url": s3.urls[0],
@@ -279,9 +297,12 @@ class BucketsByS3(Buckets):
             "keys": list(renewed_keys(s3, self._ready.keys, self._ceph).all),
             "verify": s3.verify_tls,
             "authority": self._ready.authority,
-            "buckets": list(names),
+            "look_for": [],
+            "remove": [],
+            **{kind: list(buckets) for kind, buckets in names.items()},
         }
-        failed, last = [], "none"
+        messages: List[Dict[str, Any]] = []
+        failed, last, logged_at = [], "none", time.monotonic()
         line = f"exec python3 {shlex.join(agent.words())}"
         with contextlib.closing(self._remote.stream([self._node], line)) as stream:
             stream.send(agent.text)
@@ -289,12 +310,19 @@ class BucketsByS3(Buckets):
             for _, last in stream.lines_until_silent(REMOVAL_SILENCE):
                 with contextlib.suppress(ValueError):
                     message = json.loads(last)
+                    if not isinstance(message, dict):
+                        continue  # a login that prints
                     failed += [message["failed"]] if "failed" in message else []
                     if "end" in message and not failed:
-                        return names
+                        return messages
+                    if "objects" not in message:
+                        messages.append(message)
+                    elif time.monotonic() - logged_at >= TOLD_EVERY:
+                        logged_at = time.monotonic()
+                        log.info("removed %s of a bucket so far", several(message["objects"], "object"))
             silence = f"no message for {REMOVAL_SILENCE:g} s" if stream.open else "the connection ended"
         why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or f"{silence}; last message: {last}"
-        raise CephError(f"{self._node}: some buckets of the run were not removed: {why}")
+        raise CephError(f"{self._node}: {error}: {why}")
 
 
 def remove_bucket(ceph: Ceph, admin_name: str, objects: int) -> None:

@@ -35,7 +35,7 @@ ASK = """\
 import json, sys
 from cbt_plugins.run.bucket_agent import SignedRequests
 order, body, wanted = json.load(sys.stdin)
-root = SignedRequests(order).ask("POST", "/", body=body.encode(), wanted=wanted)
+_, root = SignedRequests(order).ask("POST", "/", body=body.encode(), wanted=wanted)
 print(json.dumps({element.tag: element.text for element in root.iter()}))
 """
 #: sends such a request, whose answer must have this element

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence, cast
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, cast
 
 import pytest
 from kube_tls import TlsFront
@@ -34,7 +34,12 @@ def versions(*names: int) -> str:
     return f"<ListVersionsResult>{''.join(VERSION % name for name in names)}</ListVersionsResult>"
 
 
+GONE = "<Error><Code>NoSuchBucket</Code></Error>"
+
+
 def honest(line: str) -> Iterator[str]:
+    if "max-keys=1&" in line:  # the look after the removal
+        return whole(GONE, "404 Not Found")
     if "?versions" in line or "&versions" in line:
         return whole(versions())
     if "?uploads" in line:
@@ -55,8 +60,12 @@ def trickle(text: str) -> Iterator[str]:
         yield "x"
 
 
+TURNS = itertools.cycle([versions(1, 2), versions(3, 4), versions(5)])
 BOMB = "<!DOCTYPE a [<!ENTITY b 'c'>]><ListVersionsResult>&b;</ListVersionsResult>"
 OF_LISTINGS: Dict[str, Any] = {
+    "pages in turns": (lambda: whole(next(TURNS)), "still lists what it says it has removed: k"),
+    "404 of a proxy": (lambda: whole("default backend - 404", "404 Not Found"), "GET /b: 404 default backend"),
+    "404 of another kind": (lambda: whole(GONE.replace("Bucket", "Key"), "404 Not Found"), "GET /b: 404 <Error>"),
     "the same page for ever": (lambda: whole(versions(1, 2)), "still lists what it says it has removed: k1"),
     "no end": (lambda: chunks("<Version>" + "x" * 65536), "more than 1048576 bytes"),
     "an error, as 200": (lambda: whole("<Error><Code>InternalError</Code></Error>"), "200 <Error><Code>InternalError"),
@@ -84,6 +93,7 @@ OF_REMOVALS: Dict[str, Any] = {
 OF_THE_BUCKET: Dict[str, Any] = {
     "an error, as 200": (lambda: whole("<Error><Code>BucketNotEmpty</Code></Error>"), "200 <Error>"),
     "a page": (lambda: whole("<p>welcome"), "200 <p>welcome"),
+    "404 of a proxy": (lambda: whole("default backend - 404", "404 Not Found"), "DELETE /b: 404 default backend"),
 }
 
 
@@ -154,7 +164,33 @@ def test_an_honest_server_is_believed(
 
     bucket_agent.remove(liar(answer), "b")
     assert capsys.readouterr().out.splitlines() == ['{"objects": 2}', '{"objects": 3}']
-    assert lines[-1].startswith("DELETE /b ")
+    assert lines[-2].startswith("DELETE /b ") and lines[-1] == "GET /b"
+
+
+def test_a_bucket_that_is_still_there_was_not_removed(liar: Callable[[Answer], Any]) -> None:
+    with pytest.raises(bucket_agent.S3Error, match="b: the server still has the bucket that it says it has removed"):
+        bucket_agent.remove(liar(lambda line: whole(versions()) if "max-keys=1&" in line else honest(line)), "b")
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "missing"),
+    [
+        ("200 OK", "<ListBucketResult/>", False),
+        ("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>", False),
+        ("404 Not Found", GONE, True),
+        ("404 Not Found", "default backend - 404", None),
+        ("301 Moved Permanently", "<Error><Code>PermanentRedirect</Code></Error>", None),
+    ],
+)
+def test_a_bucket_is_missing_only_by_the_word_of_s3(
+    liar: Callable[[Answer], Any], status: str, text: str, missing: Optional[bool]
+) -> None:
+    client = liar(lambda line: whole(text, status))
+    if missing is None:
+        with pytest.raises(bucket_agent.S3Error, match=f"GET /b: {status[:3]}"):
+            bucket_agent.is_missing(client, "b")
+    else:
+        assert bucket_agent.is_missing(client, "b") is missing
 
 
 @pytest.mark.parametrize("name", OF_LISTINGS)

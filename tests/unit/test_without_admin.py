@@ -77,8 +77,11 @@ class Server(http.server.BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
         kind, name = ("ListMultipartUploadsResult", "") if "uploads" in query else ("ListVersionsResult", "Version")
         found = "".join(f"<{name}><Key>{k}</Key><VersionId>{v}</VersionId></{name}>" for k, v in self.versions[:2])
-        if "-gone" in self.path:
+        path = urlsplit(self.path).path
+        if "-gone" in path or "typo" in path or path in self.asked:
             return self.reply(404, "<Error><Code>NoSuchBucket</Code></Error>")
+        if path == "/his":
+            return self.reply(200, "<ListBucketResult/>")
         left = not any("uploadId" in path for path in self.asked)
         uploads = "<Upload><Key>u</Key><UploadId>7</UploadId></Upload>" if left else ""
         space = "http://s3.amazonaws.com/doc/2006-03-01/"
@@ -109,8 +112,8 @@ def server() -> Iterator[str]:
     thread.join()
 
 
-def buckets(url: str, written: List[Dict[str, Any]]) -> BucketsByS3:
-    made = (Bucket("a", ()), Bucket("gone", ()), Bucket("his", (), existing=True))
+def buckets(url: str, written: List[Dict[str, Any]], existing: str = "his") -> BucketsByS3:
+    made = (Bucket("a", ()), Bucket("gone", ()), Bucket(existing, (), existing=True))
     plan = SimpleNamespace(buckets=made, s3=S3((url,)), versioned=False)
     journal = SimpleNamespace(
         write=lambda event, **facts: written.append({"event": event, **facts}),
@@ -137,6 +140,13 @@ def test_a_client_removes_the_buckets_of_the_run_with_every_version(server: str)
     assert removed == ["cbtp-r1-a", "cbtp-r1-gone"]
 
 
+def test_an_existing_bucket_that_is_missing_is_not_made(server: str) -> None:
+    written: List[Dict[str, Any]] = []
+    with pytest.raises(CephError, match=r"^bucket 'typo' does not exist: create it, or remove `existing: true`$"):
+        buckets(server, written, existing="typo").claim()
+    assert written == []
+
+
 def test_what_cannot_be_removed_is_said(server: str) -> None:
     Server.stuck = True
     written: List[Dict[str, Any]] = []
@@ -148,9 +158,9 @@ def test_what_cannot_be_removed_is_said(server: str) -> None:
 
 
 def test_a_removal_that_says_nothing_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_buckets, "REMOVAL_SILENCE", 0.0)
     removal = buckets(server, [])
     removal.claim()
+    monkeypatch.setattr(run_buckets, "REMOVAL_SILENCE", 0.0)
     with pytest.raises(CephError, match="were not removed: no message for 0 s; last message: none"):
         removal.remove()
 
