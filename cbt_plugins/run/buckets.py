@@ -39,6 +39,8 @@ FEW = 4
 #: counts that are taken until they balance, and seconds between them; of a difference that requests which were in
 #: flight when the load ended would explain, more are taken
 SETTLES, LATE_SETTLES, SETTLE = 10, 60, 1.0
+#: counts without an answer after which no more are taken: each may take as long as its timeout
+UNANSWERED = 3
 #: removes buckets through S3, from a client
 AGENT = Path(__file__).with_name("bucket_agent.py")
 #: warning about a bucket that the run's load has used
@@ -405,23 +407,28 @@ def settled(
 
     Requests that were cut off may still take effect, and RGW answers before the bucket index has the change: on a
     busy machine long before. So counts that requests in flight at the end of the load explain are taken LATE_SETTLES
-    times.
+    times. A count without an answer, {}, changes nothing that an earlier count has shown; UNANSWERED of them end it.
     """
+    attempts: List[Dict[str, int]] = []
     looks: List[Dict[str, int]] = []
 
     def count() -> Dict[str, int]:
-        looks.append(take() if looks else counts)
+        attempts.append(take() if attempts else counts)
+        if attempts[-1] or not looks:
+            looks.append(attempts[-1])
         return looks[-1]
 
     def is_settled(now: Mapping[str, int]) -> bool:
+        if attempts.count({}) >= UNANSWERED:
+            return True
         accounting = accounting_of(now)
         if all(object_count.after == object_count.expected for object_count in accounting):
             return True
         wrong = [object_count for object_count in accounting if not object_count.ok]
         is_late = bool(wrong) and all(object_count.is_late for object_count in wrong)
-        if len(looks) > SETTLES and not is_late:
+        if len(attempts) > SETTLES and not is_late:
             return True
         return looks[-2:-1] == [now] and not wrong
 
     # counts, not seconds, are limited: a count of large buckets may take longer than all pauses
-    return wait_until(count, LATE_SETTLES, SETTLE, met=is_settled, clock=Clock(lambda: max(0, len(looks) - 1)))
+    return wait_until(count, LATE_SETTLES, SETTLE, met=is_settled, clock=Clock(lambda: max(0, len(attempts) - 1)))

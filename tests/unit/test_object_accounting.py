@@ -276,6 +276,32 @@ def test_counts_that_requests_in_flight_explain_have_longer_to_settle(
     assert of_buckets.settled(take, {"b": 11}, judge) == {"b": last} and len(asked) == looks
 
 
+@pytest.mark.parametrize(
+    ("answers", "end", "looks"),
+    [
+        ([8, None, 10], 10, 2),
+        ([8, 8, None, 8, None, None, 10], 8, 5),  # nobody answers any more: the loss that was seen stays known
+        ([9, None, 9], 9, 2),  # no answer is not twice the same
+    ],
+)
+def test_a_count_without_an_answer_hides_no_difference(
+    answers: List[Optional[int]], end: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_buckets, "SETTLE", 0.0)
+    each = [{} if answer is None else {"b": answer} for answer in answers]
+    left = iter(each[1:])
+    asked: List[int] = []
+
+    def take() -> Dict[str, int]:
+        asked.append(1)
+        return next(left)
+
+    def accounting_of(now: Mapping[str, int]) -> List[ObjectCount]:
+        return [ObjectCount("b", 0, 10, 0, 0, n, 10, 1, n in (9, 10)) for n in now.values()]
+
+    assert of_buckets.settled(take, each[0], accounting_of) == {"b": end} and len(asked) == looks
+
+
 BALANCED = {"bucket": "b", "created": 7, "overwritten": 0, "removed": 7, "unknown": 0}
 
 
