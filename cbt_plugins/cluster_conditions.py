@@ -225,6 +225,8 @@ UPGRADE_BEGIN, UPGRADE_STEP, UPGRADE_END = "upgrade-begin", "upgrade-step", "upg
 CLEAN = "cluster-clean"
 #: the event before the run removes its own buckets
 CLEANUP = "cleanup-begin"
+#: the event of a measurement of the clock of the node that samples the cluster: node, seconds, error
+CLOCK = "clock-offset"
 
 
 def of_own_faults(events: Iterable[Mapping[str, Any]]) -> List[Tuple[float, float]]:

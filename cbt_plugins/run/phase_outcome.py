@@ -142,6 +142,14 @@ class PhaseOutcome:
                 text = f"the clock of {node}, and the times of its requests, moved by {moved:+.3f} s during the phase"
                 self.warn("clock-offset", f"{text}: synchronize the clocks (chrony)")
 
+    def note_sampler_clock(self, node: str, before: Offset, now: Offset) -> None:
+        """Warn of the clock of the node that samples the cluster, where it moved since the begin of the invocation."""
+        moved = now.seconds - before.seconds
+        if abs(moved) > DRIFT + before.error + now.error:
+            text = f"the clock of {node}, which samples the cluster, moved by {moved:+.3f} s since the run began"
+            corrected = "a steady drift is corrected, by measurements at the ends of phases"
+            self.warn("clock-offset", f"{text}: {corrected}; synchronize the clocks (chrony)")
+
     @property
     def rate_limits(self) -> str:
         """What its load was held to, for the log: "; LIMITED: GET to 79.2/s". Results have `warning_kinds.paced`."""

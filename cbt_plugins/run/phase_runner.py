@@ -24,6 +24,7 @@ from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_start_state import restore_state
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.sampler_clock import SamplerClock
 from cbt_plugins.run.upgrade import Upgrader
 from cbt_plugins.run.wait_phase import wait
 
@@ -70,6 +71,7 @@ class PhaseRunner:
     buckets: Buckets
     watchers: Watchers
     agents: Agents
+    clock: SamplerClock
 
     def run_unless_finished(self, index: int, phase: Phase) -> bool:
         """Run one phase (counted from 1) unless it is done; False when its result is not to be trusted.
@@ -91,6 +93,7 @@ class PhaseRunner:
             raise
         for code, text in differences:
             outcome.warn(code, text)
+        self.clock.measure(outcome)
         self._finish(index, phase, outcome)
         if outcome.not_undone:  # the phase has its result; the next one may not begin beside the fault
             raise RunFailed(f"not undone after {phase.name}: {outcome.not_undone}")

@@ -39,6 +39,7 @@ from cbt_plugins.run.phase_start_state import lost_events
 from cbt_plugins.run.preflight import UNKNOWN, PreflightError, Ready, check, programs_of
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.run_archive import RunArchive
+from cbt_plugins.run.sampler_clock import SamplerClock
 from cbt_plugins.run.scratch import ScratchFolder, scratch_folders
 from cbt_plugins.run.wait_phase import after_phases
 
@@ -141,7 +142,8 @@ class PlanRunner:
         folder = str(PurePosixPath(run.cbt_run.run_dir) / LOAD)
         with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
             GeneratorCeilings(run, ready, agents).measure()
-            runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
+            clock = SamplerClock.of(run, ready)
+            runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents, clock)
             trusted = [runner.run_unless_finished(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
         _undo_all(run.injector)
         after_phases(run)

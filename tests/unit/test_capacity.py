@@ -19,6 +19,7 @@ from cbt_plugins.run.fill_goal import reaching, share_text
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_runner import PhaseRunner
 from cbt_plugins.run.run_archive import RunArchive
+from cbt_plugins.run.sampler_clock import SamplerClock
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.warning_kinds import Severity, severity_of
 
@@ -69,7 +70,8 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
     plan = cast(Any, SimpleNamespace(phases=phases))
     run = context(plan=plan, ceph=cluster, archive=archive, journal=journal, events=events, injector=injector)
     nothing = cast(Any, None)
-    its = PhaseRunner(run, nothing, nothing, cast(Any, SimpleNamespace(start=lambda anew: None)), nothing)
+    watchers = cast(Any, SimpleNamespace(start=lambda anew: None))
+    its = PhaseRunner(run, nothing, nothing, watchers, nothing, SamplerClock(run, None))
     monkeypatch.setattr(its, "attempt", attempt)
     return its
 

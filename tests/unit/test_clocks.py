@@ -20,10 +20,11 @@ from cbt_plugins.cluster.cluster_watch import ClusterWatch
 from cbt_plugins.cluster.remote import RemoteError, Result
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster.state_sampler_agent import state_of
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.generator import LoadStart
 from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.results.archive import read_run
+from cbt_plugins.results.clock_drift import ClockDrift
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.recovery.cluster_samples import read_samples, samples_of
@@ -31,12 +32,13 @@ from cbt_plugins.results.recovery.impact import failure
 from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.sql.event_and_state_tables import TABLES
 from cbt_plugins.results.sql.table_type import TableRun as Source
-from cbt_plugins.run import load_phase
+from cbt_plugins.run import load_phase, sampler_clock
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.run_archive import RunArchive
+from cbt_plugins.run.sampler_clock import SamplerClock
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 FAST = 0.8
@@ -58,6 +60,43 @@ def archive(folder: Path, name: str, asked: float, monitors: float) -> Path:
                 change["t"] += monitors
             out.write(json.dumps({**line, "t": line["t"] + asked}) + "\n")
     return run
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_milestones_are_the_same_whatever_a_clock_drifts(tmp_path: Path, name: str) -> None:
+    """From 36 h before to the end of a failure by 30 ppm, as the run has measured before and behind it."""
+    run = archive(tmp_path, name, 0.0, 0.0)
+    events = json_lines(run / "events.jsonl")
+    begun = events[0]["t"] - 36 * 3600.0
+    file = run / "phases" / "01-down" / "monitors" / "recovery.ceph1" / "recovery.jsonl"
+    lines = json_lines(file)
+
+    def drift(t: float) -> float:
+        return (t - begun) * 3e-5
+
+    file.write_text("".join(json.dumps({**line, "t": line["t"] + drift(line["t"])}) + "\n" for line in lines))
+    measured = [{"t": t, "event": "clock-offset", "node": "ceph1", "seconds": drift(t), "error": 0.001} for t in (
+        begun, events[0]["t"] - 1.0, lines[-1]["t"] + 1.0
+    )]  # fmt: skip
+    measured[0]["seconds"] = 0.0
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in [*measured, *events]))
+    recorded = milestones(read_samples([DATA / f"{name}.jsonl"]), events)
+    archived = read_run(run)
+    made = failure(archived, [], samples_of(archived))["milestones"]
+    for (kind, which, t), (*also, known) in zip(times(made), times(recorded)):
+        assert [kind, which] == also
+        assert t == (known if known is None else pytest.approx(known, abs=0.002))
+
+
+def test_a_clock_that_was_set_is_no_drift() -> None:
+    """The lines of its samples tell of that, and a resumed run has the offset of before in its manifest."""
+    offsets = [(0.0, 0.1), (1000.0, 0.2), (2000.0, 5.2), (3000.0, 5.3)]
+    events = [{"t": t, "event": "clock-offset", "node": "n", "seconds": s, "error": 0.001} for t, s in offsets]
+    drift = ClockDrift.of(events, "n", 0.2)
+    assert [drift.at(t) for t in (-9.0, 0.0, 500.0, 1000.0, 1500.0, 2500.0, 9000.0)] == pytest.approx(
+        [-0.1, -0.1, -0.05, 0.0, 0.0, 0.05, 0.1]
+    )
+    assert ClockDrift.of(events, "other", 0.0).at(500.0) == 0.0
 
 
 def times(made: Dict[str, Any]) -> List[Tuple[str, str, Any]]:
@@ -218,3 +257,40 @@ def test_a_clock_that_drifts_within_a_phase_is_told() -> None:
     (warning,) = outcome.warnings
     moved = "the clock of c1, and the times of its requests, moved by -0.400 s during the phase"
     assert warning["code"] == "clock-offset" and moved in warning["text"]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_clock_of_the_sampler_is_measured_at_the_end_of_each_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """40 h of 30 ppm are 4 s: the milestones of a failure would come by so much too late, and nobody would know."""
+    now = [Offset(0.3, 0.01), Offset(4.3, 0.01)]
+
+    def offsets(remote: Any, nodes: Any) -> Dict[str, Offset]:
+        if not answers:
+            raise RemoteError("asking for the time", {"head": Result("", "no reply", 255)})
+        return {node: now.pop(0) for node in nodes}
+
+    monkeypatch.setattr(sampler_clock, "offsets", offsets)
+    watch = cast(Any, SimpleNamespace(node="head", offset=0.1))
+    remote = SimpleNamespace(has_own_clock=lambda node: True)
+    with contextlib.closing(Journal(tmp_path / "events.jsonl")) as events:
+        run = context(watch=watch, events=events, remote=remote)
+        clock = SamplerClock.of(run, Ready(S3Keys("A", "S"), {"head": Offset(0.1, 0.01)}, {}, {}))
+        phases = [PhaseOutcome(i, Phase("a", "wait")) for i in (1, 2)]
+        for outcome in phases:
+            clock.measure(outcome)
+    noted = [(line["node"], line["seconds"]) for line in json_lines(tmp_path / "events.jsonl")]
+    assert noted == [("head", 0.1), *([("head", 0.3), ("head", 4.3)] if answers else [])]
+    assert watch.offset == (4.3 if answers else 0.1)
+    warned = [[warning["text"].partition(":")[0] for warning in outcome.warnings] for outcome in phases]
+    text = "the clock of head, which samples the cluster, moved by +4.200 s since the run began"
+    assert warned == [[], [text] if answers else []]
+
+
+def test_the_clock_of_this_machine_is_not_measured() -> None:
+    remote = SimpleNamespace(has_own_clock=lambda node: False)
+    ready = Ready(S3Keys("A", "S"), {"head": Offset(0.0, 0.0)}, {}, {})
+    clock = SamplerClock.of(context(watch=SimpleNamespace(node="head", offset=0.0), remote=remote), ready)
+    clock.measure(PhaseOutcome(1, Phase("a", "wait")))
+    assert clock.first is None

@@ -28,6 +28,7 @@ from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 from cbt_plugins.run.phase_start_state import lost_events
 from cbt_plugins.run.run_archive import RunArchive
+from cbt_plugins.run.sampler_clock import SamplerClock
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "clean"))
@@ -160,7 +161,7 @@ class Run:
             run = replace(run, journal=journal, events=events)
             watchers = Watchers(run, stack.enter_context(contextlib.ExitStack()))
             self.lost = lost_events(run)
-            runner = PhaseRunner(run, anything.ready, anything, watchers, anything)
+            runner = PhaseRunner(run, anything.ready, anything, watchers, anything, SamplerClock(run, None))
             return [runner.run_unless_finished(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
     def events(self, name: str) -> List[Dict[str, Any]]:

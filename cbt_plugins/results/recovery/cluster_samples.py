@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 from cbt_plugins.cluster_conditions import TimedSample, is_active, is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift
 from cbt_plugins.results.clock_steps import NEVER_SET
 from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.numbered_lines import NUMBER, each_line_and_loss
@@ -194,7 +195,7 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     samples = Samples(interval=0.0, period=0.0)
     for path in paths:
-        reader = SampleReader(samples, clocks.of_file(path), clocks.monitors)
+        reader = SampleReader(samples, clocks.of_file(path), clocks.monitors, clocks.drift_of_file(path))
         for line, is_behind_loss in each_line_and_loss(path, samples.damage):
             if is_behind_loss:
                 reader.forget()
@@ -210,10 +211,15 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
 class SampleReader:
     """Makes samples of the lines of one file, which may come in parts."""
 
-    def __init__(self, samples: Samples, offset: float = 0.0, of_maps: float = 0.0) -> None:
-        """Take the clock of the file's node, and of the monitors that make maps, minus the run's, in seconds."""
+    def __init__(
+        self, samples: Samples, offset: float = 0.0, of_maps: float = 0.0, drift: ClockDrift = NO_DRIFT
+    ) -> None:
+        """Take the clock of the file's node, and of the monitors that make maps, minus the run's, in seconds.
+
+        `drift` is that of the file's node since its clock had this offset.
+        """
         self._samples = samples
-        self._offset, self._of_maps = offset, of_maps
+        self._offset, self._of_maps, self._drift = offset, of_maps, drift
         self._state: Dict[str, Any] = {}
         self._clean = self._recovering_or_backfilling = False
         self._lost = self._awaits_state = False  # lines are lost since the last sample; no line since had the state
@@ -242,7 +248,7 @@ class SampleReader:
         self._state = {key: value for key, value in self._state.items() if key not in _FOLLOWED}
         self._awaits_state = False  # the first line of an agent has all
         samples = self._samples
-        if isinstance(header.get("t"), (int, float)) and header["t"] - self._offset >= self._newest:
+        if isinstance(header.get("t"), (int, float)) and self._on_clock(header["t"]) >= self._newest:
             self._clock = NEVER_SET  # its clock is right again, or it is later by now: no time comes twice
         samples.via = header.get("via") or samples.via
         samples.interval = max(samples.interval, float(header.get("interval") or 0))
@@ -282,9 +288,14 @@ class SampleReader:
         samples.append(Sample(t, self._state, self._clean, self._recovering_or_backfilling, self._unsaid))
         self._unsaid = ()
 
+    def _on_clock(self, t: float) -> float:
+        """Return a time of the node's clock on the run's."""
+        t -= self._offset
+        return t - self._drift.at(t)
+
     def _time_of(self, line: Mapping[str, Any]) -> float:
         """Return the time of a line on the run's clock, as if the clock of its node had not been set back."""
-        shown, step = float(line["t"]) - self._offset, float(line.get("step") or 0.0)
+        shown, step = self._on_clock(float(line["t"])), float(line.get("step") or 0.0)
         if not step and shown < self._shown:  # agents of earlier versions do not know it
             step = shown - self._shown - self._samples.interval
         if step:
