@@ -30,6 +30,11 @@ exec(compile(program, sys.argv[0], "exec"))
 
 #: nodes whose standard input is written at the same time; each text is in memory for as long
 SENT_AT_ONCE = 32
+#: seconds without a byte that a node has taken, after which its connection is ended: a client that is connecting, or
+#: whose memory is full, takes none for some minutes
+INPUT_LIMIT = 600.0
+#: seconds for the end of a process that was killed
+_KILLED = 5.0
 
 MessageOf = Callable[[str], Optional[str]]
 
@@ -122,25 +127,45 @@ class Stream:
     def send_each(self, texts: Iterable[Tuple[str, str]]) -> None:
         """Write texts to the standard inputs of nodes, given as (node, text), to SENT_AT_ONCE nodes at a time.
 
-        No node waits for a slower node, unless as many slower nodes are before it.
+        No node waits for a slower node, unless as many slower nodes are before it. The connection to a node that takes
+        nothing for INPUT_LIMIT seconds is ended: then the node is `lost`.
         """
         process_of_node = dict(zip(self.nodes, self.processes))
         left = iter(texts)
+        taken_at: Dict[int, float] = {}  # file descriptor -> time.monotonic() when it took bytes last
         with self._sending, contextlib.closing(selectors.DefaultSelector()) as selector:
             while True:
                 for node, text in itertools.islice(left, SENT_AT_ONCE - len(selector.get_map())):
                     if (process := process_of_node.get(node)) is not None:
                         assert process.stdin is not None
                         os.set_blocking(process.stdin.fileno(), False)
-                        selector.register(process.stdin, selectors.EVENT_WRITE, memoryview(text.encode()))
-                if not selector.get_map():
+                        selector.register(process.stdin, selectors.EVENT_WRITE, (node, memoryview(text.encode())))
+                        taken_at[process.stdin.fileno()] = time.monotonic()
+                waiting = selector.get_map()
+                if not waiting:
                     return
-                for key, _ in selector.select():
-                    unsent = _write(key.fd, key.data)
+                first = min(taken_at[key.fd] for key in waiting.values())
+                for key, _ in selector.select(max(0.0, first + INPUT_LIMIT - time.monotonic())):
+                    key_node, text_left = key.data
+                    unsent = _write(key.fd, text_left)
+                    if len(unsent) < len(text_left):
+                        taken_at[key.fd] = time.monotonic()
                     if unsent:
-                        selector.modify(key.fileobj, selectors.EVENT_WRITE, unsent)
+                        selector.modify(key.fileobj, selectors.EVENT_WRITE, (key_node, unsent))
                     else:
                         selector.unregister(key.fileobj)
+                for key in list(waiting.values()):
+                    if time.monotonic() - taken_at[key.fd] >= INPUT_LIMIT:
+                        selector.unregister(key.fileobj)
+                        self._give_up(key.data[0], process_of_node[key.data[0]])
+
+    def _give_up(self, node: str, process: subprocess.Popen[bytes]) -> None:
+        """End the connection to a node that takes no input; a process that is stopped ends only by SIGKILL."""
+        self.messages = [*self.messages[-19:], f"{node} took no input for {INPUT_LIMIT:.0f} s"]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILLED)
 
     def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
         """Yield (node, line) as they come; end after `timeout` seconds or when all nodes have closed their output."""

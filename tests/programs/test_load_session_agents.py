@@ -15,6 +15,7 @@ from one_client import NO_ROWS, NODE, ROWS, Starter, agent_pid, job, run_to_end,
 from request_rows import rows_of
 from waiting import wait_for
 
+from cbt_plugins.cluster import stream
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result
 from cbt_plugins.load import client_agent, generator_process, load_session
 from cbt_plugins.load.load_session import LoadError, collect
@@ -110,6 +111,25 @@ def test_the_agent_stays_up_from_phase_to_phase(start: Starter, tmp_path: Path) 
     assert pids[0] == pids[1] and running(pids[0])
     session.break_off()
     assert not running(pids[0])
+
+
+def test_an_agent_that_takes_no_orders_is_lost(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped while its sshd answers: its orders have megabytes of what its driver knew after the last phase."""
+    monkeypatch.setattr(stream, "INPUT_LIMIT", 0.5)
+    first = start(job("a", "--rows", "25", "--every", "0"))
+    pid = agent_pid(first, tmp_path)
+    run_to_end(first)
+    first.collect(tmp_path / "got")
+    os.kill(pid, signal.SIGSTOP)
+    state = tmp_path / "01.state"
+    state.write_bytes(b"x" * (4 << 20))
+    second = start(replace(job("b", "--rows", "25", "--every", "0"), state=state))
+    with pytest.raises(LoadError, match=f"lost the connection to {NODE}: .*{NODE} took no input for 0 s"):
+        for _ in second.beats(0.2):
+            pass
+    wait_for(lambda: not running(pid), "the end of the agent")
 
 
 def test_an_agent_that_was_lost_between_two_phases_is_started_again(start: Starter, tmp_path: Path) -> None:

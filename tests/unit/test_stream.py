@@ -67,3 +67,15 @@ def test_a_node_that_reads_nothing_more_costs_no_other_node_its_text() -> None:
         nodes.send("x" * LONG, "gone")
         nodes.send("text\n")
         assert next(nodes.lines(60.0)) == ("b", "text")
+
+
+def test_a_node_that_takes_no_input_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose agent is stopped, while its sshd answers; a slow one is waited for."""
+    monkeypatch.setattr(stream, "INPUT_LIMIT", 1.0)
+    slow = "for i in $(seq 8); do head -c 65536 >/dev/null; sleep 0.3; done; wc -c"
+    with contextlib.closing(stream_of(stopped="kill -STOP $$", slow=slow, b="read x; echo $x")) as nodes:
+        nodes.send_each([("stopped", "x" * LONG), ("slow", "x" * LONG), ("b", "text\n")])
+        assert nodes.lost[:1] == ["stopped"] and "slow" not in nodes.lost
+        assert nodes.messages == ["stopped took no input for 1 s"]
+        nodes.processes[1].stdin.close()  # type: ignore[union-attr]
+        assert sorted(node for node, _ in nodes.lines(60.0)) == ["b", "slow"]
