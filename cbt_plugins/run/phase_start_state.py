@@ -1,4 +1,6 @@
-"""State from which a phase begins: its objects, and the faults in force; restored when the run was broken off."""
+"""State from which a phase begins: its objects, the faults in force, and what the waits before it have prepared;
+restored when the run was broken off.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cbt_plugins.formatting import several
 from cbt_plugins.plan import Event, Fault, NodeCommand, Phase
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD_BEGUN, RunContext
-from cbt_plugins.run.wait_phase import wait_for_clean
+from cbt_plugins.run.wait_phase import given_up_code, wait_again, wait_for_clean
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +22,13 @@ _Change = Union[Fault, NodeCommand]
 
 
 def restore_state(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[Tuple[str, str]]:
-    """Restore the objects and the faults that a phase begins with; return the code and text of what differs."""
-    return [*_restore_objects(run, buckets, index, phase), *_restore_faults(run, index, phase)]
+    """Restore what a phase begins with: objects, faults, caches and the like; return the code and text of what differs.
+    """
+    return [
+        *_restore_objects(run, buckets, index, phase),
+        *_restore_faults(run, index, phase),
+        *_prepare_again(run, index, phase),
+    ]
 
 
 def _begun_before(run: RunContext, phase: Phase) -> bool:
@@ -107,6 +114,26 @@ def lost_events(run: RunContext) -> List[str]:
     damaged = several(run.events.left_out, "damaged line")
     texts = [f"events.jsonl has {damaged}"] if run.events.left_out else []
     return [*texts, *(f"events.jsonl does not have the injection of {label}" for label in dict.fromkeys(labels))]
+
+
+def _prepare_again(run: RunContext, index: int, phase: Phase) -> List[Tuple[str, str]]:
+    """Do the waits directly before a load again, of which an attempt was broken off: dropped caches, garbage, a pause.
+
+    The attempt has filled the caches, and made garbage and work that goes on.
+    """
+    if phase.kind == "wait" or not _begun_before(run, phase):
+        return []
+    differences = []
+    first = next((i for i in range(index - 1, 0, -1) if run.plan.phases[i - 1].kind != "wait"), 0) + 1
+    for number in range(first, index):
+        wait = run.plan.phases[number - 1]
+        log.warning("%s: waiting as in %s again: an attempt was broken off since then", phase.name, wait.name)
+        run.events.write("wait-again-begin", phase=phase.name, wait=wait.name)
+        given_up = wait_again(run, number, wait)
+        run.events.write("wait-again-end", phase=phase.name, wait=wait.name, given_up=given_up)
+        if given_up:
+            differences.append((given_up_code(wait), f"before its repetition: {given_up}"))
+    return differences
 
 
 def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fault]) -> None:

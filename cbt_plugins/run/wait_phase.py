@@ -49,13 +49,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     folder = run.archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = PhaseOutcome(index, phase)
-    waiting = Waiting(phase.name, lambda status: status.not_clean)
-    waiting.after = remainder_of(run.plan.phases[index:])
-    if phase.wait_clean or phase.wait_gc:
-        waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
-    else:
-        waiting.duration = phase.duration
-    garbage = Garbage(run.ceph, phase.at_most or AT_MOST) if phase.wait_gc else None
+    waiting, garbage = _waiting_of(run, index, phase)
     schedule.prepare()
     if phase.drop_caches:
         drop_caches(run)
@@ -77,7 +71,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
         if garbage is not None:
             garbage.give_up()
     if given_up:
-        outcome.warn("garbage-left" if phase.wait_gc else "not-clean", given_up)
+        outcome.warn(given_up_code(phase), given_up)
         outcome.degrade("degraded")
     schedule.note(outcome)
     outcome.window = (begun, time.time())
@@ -85,6 +79,37 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
         outcome.extra["clean_at"] = waiting.clean_since
         run.events.write(CLEAN, phase=phase.name, since=waiting.clean_since)
     return outcome
+
+
+def _waiting_of(run: RunContext, index: int, phase: Phase) -> Tuple[Waiting, Optional[Garbage]]:
+    waiting = Waiting(phase.name, lambda status: status.not_clean)
+    waiting.after = remainder_of(run.plan.phases[index:])
+    if phase.wait_clean or phase.wait_gc:
+        waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
+    else:
+        waiting.duration = phase.duration
+    return waiting, Garbage(run.ceph, phase.at_most or AT_MOST) if phase.wait_gc else None
+
+
+def given_up_code(phase: Phase) -> str:
+    """Return the code of the warning that a wait was given up."""
+    return "garbage-left" if phase.wait_gc else "not-clean"
+
+
+def wait_again(run: RunContext, index: int, phase: Phase) -> Optional[str]:
+    """Wait as a phase that has ended says, without its events; return the reason why it was given up, None if not."""
+    waiting, garbage = _waiting_of(run, index, phase)
+    if phase.drop_caches:
+        drop_caches(run)
+    try:
+        with run.watch.feed() as watch:
+            if garbage is not None:
+                waiting.of_garbage(garbage)
+                garbage.start()
+            return waiting.follow(watch, lambda: False)
+    finally:
+        if garbage is not None:
+            garbage.give_up()
 
 
 def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: bool) -> Optional[str]:

@@ -26,7 +26,7 @@ from cbt_plugins.faults.undo_journal import open_steps_in
 from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.load_session import LoadError
 from cbt_plugins.plan import S3, Phase, Plan, Settings
-from cbt_plugins.run import phase_runner, pools_and_rgw
+from cbt_plugins.run import phase_runner, phase_start_state, pools_and_rgw
 from cbt_plugins.run import plan_runner as engine_module
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.load_phase import LoadPhase
@@ -175,6 +175,7 @@ class Run:
         ceilings = SimpleNamespace(measure=at("ceilings"))
         monkeypatch.setattr(engine_module, "GeneratorCeilings", lambda *_: ceilings)
         monkeypatch.setattr(phase_runner, "wait", self._wait)
+        monkeypatch.setattr(phase_start_state, "wait_again", at("wait again"))
         monkeypatch.setattr(phase_runner, "LoadPhase", self._load)
 
     def _set_up(self, run: RunContext, ready: Any) -> Any:

@@ -303,6 +303,27 @@ def test_a_fault_whose_targets_return_by_themselves_is_not_injected_again(
     assert run.archive.finished(2, "two")["warnings"] == []  # type: ignore[index]
 
 
+def test_waits_directly_before_a_broken_load_are_done_again(
+    tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attempt has read what was to be read from disks; a wait before another load prepares nothing for it."""
+    dropped: List[str] = []
+    monkeypatch.setattr(waiting, "drop_caches", lambda run: dropped.append("dropped"))
+    cold = Phase("cold", "wait", duration=0.01, drop_caches=True)
+    other, clean = replace(cold, name="other"), replace(WAIT, stalled=0.01)
+    run = Run(tmp_path, world, (other, load("fill"), clean, cold, load("read"), Phase("end", "wait", duration=0.01)))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="fill")
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="read")
+    assert len(dropped) == 3 and [line["wait"] for line in run.events("wait-again-begin")] == ["other"]
+    world.left = None
+    assert run.go() == [True] * 6
+    assert len(dropped) == 4 and [line["wait"] for line in run.events("wait-again-end")] == ["other", "clean", "cold"]
+    (warning,) = run.archive.finished(5, "read")["warnings"]  # type: ignore[index]
+    assert warning["code"] == "not-clean" and "before its repetition: 2 PGs are not active+clean" in warning["text"]
+
+
 @pytest.mark.parametrize("loaded", [True, False])
 def test_only_a_load_that_had_begun_has_left_objects(loaded: bool, tmp_path: Path, world: Recovery) -> None:
     run = Run(tmp_path, world, (load("fill"), load("more")))
