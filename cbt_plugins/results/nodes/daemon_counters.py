@@ -81,19 +81,18 @@ class CounterSeries:
     def at(self, window: Window) -> Optional[np.ndarray]:
         """Return the values at the start and the end of a window: (2, columns); None without samples near both.
 
-        Where what a daemon did beside the window may be more than a tenth of a counter's rise, the rate between the
-        first sample and the last one inside counts; None with fewer than two.
+        Where a counter's rise may be wrong by more than a tenth, the rate between the first sample and the last one
+        inside counts; None with fewer than two.
         """
         if not self.is_watched_in(window):
             return None
-        if self._is_state or self._wrong_seconds(window) <= _MOST_WRONG * (window[1] - window[0]):
+        if self._is_state or not self._is_wrong_in(window):
             return self._at(window)
-        inside = self._times[(window[0] <= self._times) & (self._times <= window[1])]
+        inside = self._times[np.searchsorted(self._times, window[0]) : np.searchsorted(self._times, window[1], "right")]
         if len(inside) < 2 or inside[0] == inside[-1]:
             return None
-        levels = self._at((inside[0], inside[-1]))
-        per_s = (levels[1] - levels[0]) / (inside[-1] - inside[0])
-        return np.vstack((levels[0], levels[0] + per_s * (window[1] - window[0])))
+        low, high = self._at((inside[0], inside[-1]))
+        return np.vstack((low, low + (high - low) * (window[1] - window[0]) / (inside[-1] - inside[0])))
 
     def is_watched_in(self, window: Window) -> bool:
         """Return whether there are samples near both ends of a window."""
@@ -103,19 +102,21 @@ class CounterSeries:
         columns = range(self._levels.shape[1])
         return np.column_stack([np.interp(times, self._edges, self._levels[:, i]) for i in columns])
 
-    def _wrong_seconds(self, window: Window) -> float:
-        """Return the most seconds by which the ends of a window seem to be elsewhere.
+    def _is_wrong_in(self, window: Window) -> bool:
+        """Return whether what a counter rose by beside a window may be too much of its rise in the window.
 
         Between two samples a counter seems to rise evenly. If it does so at `t` only on one side, its value there is
         wrong by what it rises in (t - before) * (after - t) / (after - before) seconds.
         """
-        seconds = 0.0
-        for t in window:
-            after = int(np.searchsorted(self._edges, t))
-            if 0 < after < len(self._edges) and (self._levels[after] != self._levels[after - 1]).any():
-                low, high = self._edges[after - 1], self._edges[after]
-                seconds += (t - low) * (high - t) / (high - low) if high > low else 0.0
-        return seconds
+        wrong: Dict[int, float] = {}  # number of the sample after an end of the window -> seconds
+        for t, after in zip(window, np.searchsorted(self._edges, window).tolist()):
+            if 0 < after < len(self._edges):
+                low, high = float(self._edges[after - 1]), float(self._edges[after])
+                wrong[after] = wrong.get(after, 0.0) + (t - low) * (high - t) / max(high - low, 1e-9)
+        most = _MOST_WRONG * (window[1] - window[0])
+        if sum(wrong.values()) > most:
+            wrong = {n: seconds for n, seconds in wrong.items() if (self._levels[n] != self._levels[n - 1]).any()}
+        return sum(wrong.values()) > most
 
 
 class DaemonCounters:
@@ -207,10 +208,9 @@ class DaemonCounters:
 def _near(t: float, times: np.ndarray, intervals: np.ndarray) -> bool:
     """Return whether there are samples around a time, or one at most an interval from it."""
     after = int(np.searchsorted(times, t))
-    around = slice(max(0, after - 1), after + 1)
-    if (np.abs(times[around] - t) <= intervals[around]).any():
+    if any(abs(times[n] - t) <= intervals[n] for n in range(max(0, after - 1), min(after + 1, len(times)))):
         return True
-    return 0 < after < len(times) and bool(np.diff(times[around])[0] <= GAP_INTERVALS * intervals[after - 1])
+    return 0 < after < len(times) and bool(times[after] - times[after - 1] <= GAP_INTERVALS * intervals[after - 1])
 
 
 class CountersFile(NamedTuple):
@@ -231,8 +231,7 @@ class DaemonInWindows(NamedTuple):
     #: windows without a value, because the daemon was down near an end of it, or nobody watched the daemon
     left_out: AbstractSet[int]
     unwatched: AbstractSet[int]
-    #: windows for which the samples of a counter are too far apart
-    coarse: AbstractSet[int]
+    coarse: AbstractSet[int]  # windows for which samples of counters are too far apart
 
 
 class _PlacedDaemon(NamedTuple):
@@ -247,8 +246,7 @@ class _FileFacts(NamedTuple):
 
     keys: Set[Hashable]  # files that have one of them are read together
     notes: List[str]  # what was wrong with its lines
-    node: str
-    steps: List[float]  # of the node's clock, which was set
+    clock_steps: List[float]  # seconds by which the clock of its node was set
 
 
 @dataclass(frozen=True)
@@ -272,9 +270,9 @@ class CountersReader:
             del placed
             facts, placed = self._read_groups(files, needed)
         notes.update(dict.fromkeys(note for fact in facts for note in fact.notes))
-        for fact in facts:
-            if fact.steps:
-                clocks.setdefault(fact.node, []).extend(fact.steps)
+        for file, fact in zip(files, facts):
+            if fact.clock_steps:
+                clocks.setdefault(file.node, []).extend(fact.clock_steps)
         return [daemon for _, daemon in sorted(placed, key=lambda daemon: daemon.place)]
 
     def _read_groups(
@@ -309,11 +307,10 @@ class CountersReader:
             values = [series.at(window) for window in self.windows]
             with_values = tuple(number for number, at in enumerate(values) if at is not None)
             missing = set(range(len(values))).difference(with_values)
-            too_far_apart = {n for n in missing if series.is_watched_in(self.windows[n])}
-            coarse |= too_far_apart
-            missing -= too_far_apart
-            unwatched |= missing & lost
-            left_out |= {n for n in missing - lost if series.lasts and series.meets(self.windows[n])}
+            too_coarse = {n for n in missing if series.is_watched_in(self.windows[n])}
+            coarse |= too_coarse
+            unwatched |= missing & lost - too_coarse
+            left_out |= {n for n in missing - lost - too_coarse if series.lasts and series.meets(self.windows[n])}
             if with_values:
                 daemon.values[counter] = (with_values, np.array([values[n] for n in with_values]))
         return daemon._replace(left_out=left_out, unwatched=unwatched, coarse=coarse)
@@ -358,7 +355,7 @@ class _GroupSamples:
                 last_daemons = daemons.values()
         for daemon in last_daemons:
             self._by_file[daemon][file.number].agent_ended = True
-        return _FileFacts(keys, list(notes), file.node, times.steps)
+        return _FileFacts(keys, list(notes), times.steps)
 
     def daemons(self) -> Iterator[Tuple[Tuple[Window, int, int, int], str, DaemonCounters]]:
         """Yield the place, the name and the counters of each daemon: in the order of their first samples."""
