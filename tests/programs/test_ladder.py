@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import archive_builder as made
 import numpy as np
@@ -118,7 +118,7 @@ def test_a_ladder_of_a_strange_plan_is_refused() -> None:
             ladder_of({"ladder": {**its, **wrong}})
 
 
-def half_way(tmp_path: Path) -> Tuple[Path, Tuple[Phase, ...]]:
+def half_way(tmp_path: Path, hanging: Sequence[str] = ()) -> Tuple[Path, Tuple[Phase, ...]]:
     """An archive with two of three steps: 100/s with a p99 of 10 ms, 200/s with one of 80 ms and refusals."""
     ladder = Ladder("find", "rate", 100.0, 400.0, 3, {"GET/p99_ms": 50.0})
     phases = tuple(Phase(f"find-step-{n}", "hybrid", engine="cbt-load", ladder=ladder) for n in (1, 2, 3))
@@ -128,7 +128,7 @@ def half_way(tmp_path: Path) -> Tuple[Path, Tuple[Phase, ...]]:
     (directory / "plan.json").write_text(json.dumps(plan))
     for number, (rate, latency) in enumerate([(100.0, 0.01), (200.0, 0.08)], 1):
         rows = made.steady("GET", workers=2, seconds=12, latency=latency, begin=-1, size=4096)
-        rows += [made.row("GET", 5.0, 0.001, error="503: SlowDown")] * number
+        rows += [*[made.row("GET", 5.0, 0.001, error="503: SlowDown")] * number, *hanging]
         about: Dict[str, Any] = {"role": "none", "engine": "cbt-load"}
         about["asked"] = {"duration": 10.0, "mix": {"GET": 100}, "rate": rate, "workers": None}
         job = made.cbt_load("h", rows, rate_limit=rate, end={"issued": {"GET": round(14 * rate)}})
@@ -188,6 +188,12 @@ def test_what_the_report_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert [(its.phase, its.op, its.metric, its.value) for its in found] == [
         ("find", "total", "highest_per_s", summary["ladders"][0]["low"])
     ]
+
+
+def test_a_step_that_kept_its_objective_without_requests_has_a_warning(tmp_path: Path) -> None:
+    directory, _ = half_way(tmp_path, [made.row("GET", 30.0, 25.0, error="cut: the run ended")])
+    warned = [its["phase"] for its in numbers_of(directory)["warnings"] if its["code"] == "unfinished-request"]
+    assert warned == ["find-step-1"]  # the other step has missed it
 
 
 FILE = """\
