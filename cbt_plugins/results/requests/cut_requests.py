@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Hashable, Iterable, Sequence, Tuple
+from typing import Iterable, Iterator, Mapping, Tuple
 
 import numpy as np
 
@@ -18,32 +18,36 @@ def failed_of_seconds(frame: Frame) -> np.ndarray:
     """
     seconds = frame.table("seconds")
     at = seconds["second"].astype(np.int64)
-    keys = zip((at // frame.block * frame.block).tolist(), seconds["op"].tolist())
-    return _without_cut(frame, seconds["failed"], list(keys), ("block", "op"), np.argsort(-at, kind="stable"))
+    keys = {"block": at // frame.block * frame.block, "op": seconds["op"]}
+    return _without_cut(frame, seconds["failed"], keys, np.argsort(-at, kind="stable"))
 
 
 def failed_of_groups(frame: Frame) -> np.ndarray:
     """Return the failed requests of each row of the counts of a frame, without those that were cut off."""
     counts = frame.table("counts")
-    columns = ("block", "op", "endpoint")
-    keys = list(zip(*(counts[column].tolist() for column in columns)))
-    return _without_cut(frame, counts["failed"], keys, columns, range(len(keys)))
+    keys = {column: counts[column] for column in ("block", "op", "endpoint")}
+    return _without_cut(frame, counts["failed"], keys, np.arange(len(counts["failed"])))
 
 
-def _without_cut(
-    frame: Frame, failed: np.ndarray, keys: Sequence[Hashable], columns: Tuple[str, ...], order: Iterable[int]
-) -> np.ndarray:
-    """Return `failed` less the cut requests; a row can have those whose columns in `errors` are its key."""
+def _without_cut(frame: Frame, failed: np.ndarray, keys: Mapping[str, np.ndarray], order: np.ndarray) -> np.ndarray:
+    """Return `failed` less the cut requests: of a row those with the same columns `keys` in `errors`, in this order."""
     errors, failures = frame.table("errors"), failed.astype(np.int64)
     kinds = np.array([error_kind(text) == "cut" for text in frame.errors], bool)
-    cut: Counter[Hashable] = Counter()
-    if kinds.any():
-        rows = kinds[errors["error"]]
-        names = (errors[column][rows].tolist() for column in columns)
-        for key, count in zip(zip(*names), errors["count"][rows].tolist()):
-            cut[key] += count
-    for row in order if cut else ():
-        taken = min(int(failures[row]), cut[keys[row]])
+    if not kinds.any():
+        return failures
+    rows = kinds[errors["error"]]
+    cut: Counter[Tuple[int, ...]] = Counter()
+    for key, count in zip(_keys(errors, keys, rows), errors["count"][rows].tolist()):
+        cut[key] += count
+    some = order[failures[order] > 0]
+    for row, key in zip(some.tolist(), _keys(keys, keys, some)):
+        taken = min(int(failures[row]), cut[key])
         failures[row] -= taken
-        cut[keys[row]] -= taken
+        cut[key] -= taken
     return failures
+
+
+def _keys(
+    table: Mapping[str, np.ndarray], names: Iterable[str], rows: np.ndarray
+) -> Iterator[Tuple[int, ...]]:
+    return zip(*(table[name][rows].tolist() for name in names))
