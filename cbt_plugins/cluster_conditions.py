@@ -217,6 +217,8 @@ def _all_findings(samples: Sequence[Sample]) -> Iterator[List[Tuple[Condition, C
 #: kinds of steps in the logs that are no faults: `settings:`, its fast recovery; preparations of a run (pools, users),
 #: which stay when the run is broken off, so that it can be resumed; and `run:`
 SETTINGS, RECOVERY, PREPARED, COMMAND = NO_FAULTS = ("settings", "recovery", "prepared", "command")
+#: the event of a measurement of the clock of the node that samples the cluster: node, seconds, error
+CLOCK = "clock-offset"
 #: the event with which `cbt-tools undo` begins, before those of what it undoes
 UNDO_BY_USER = "undo-by-user"
 #: an upgrade, and each of its steps: the versions are those before it
@@ -225,8 +227,6 @@ UPGRADE_BEGIN, UPGRADE_STEP, UPGRADE_END = "upgrade-begin", "upgrade-step", "upg
 CLEAN = "cluster-clean"
 #: the event before the run removes its own buckets
 CLEANUP = "cleanup-begin"
-#: the event of a measurement of the clock of the node that samples the cluster: node, seconds, error
-CLOCK = "clock-offset"
 
 
 def of_own_faults(events: Iterable[Mapping[str, Any]]) -> List[Tuple[float, float]]:
