@@ -65,14 +65,30 @@ def _module_text(part: ModuleType) -> str:
     return f"{target} = type(sys)({part.__name__!r})\nexec({program}, {target}.__dict__)\n"
 
 
-def _write(fd: int, data: memoryview) -> memoryview:
-    """Write to a pipe without waiting; return the bytes that it did not take, none if nobody reads it any more."""
-    try:
-        return data[os.write(fd, data) :]
-    except BlockingIOError:
-        return data
-    except BrokenPipeError:
-        return data[:0]
+class _Input:
+    """Text that the standard input of a node's process takes piece by piece."""
+
+    def __init__(self, node: str, process: subprocess.Popen[bytes], text: str) -> None:
+        self.node, self.process = node, process
+        self._left = memoryview(text.encode())
+        self._taken_at = time.monotonic()
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the connection is ended, unless the process takes another byte."""
+        return self._taken_at + INPUT_LIMIT - time.monotonic()
+
+    def write(self) -> bool:
+        """Write without waiting; return whether nothing is left, or nobody reads it any more."""
+        assert self.process.stdin is not None
+        try:
+            taken = os.write(self.process.stdin.fileno(), self._left)
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:
+            return True
+        self._left, self._taken_at = self._left[taken:], time.monotonic()
+        return not self._left
 
 
 class Stream:
@@ -132,36 +148,28 @@ class Stream:
         """
         process_of_node = dict(zip(self.nodes, self.processes))
         left = iter(texts)
-        taken_at: Dict[int, float] = {}  # file descriptor -> time.monotonic() when it took bytes last
         with self._sending, contextlib.closing(selectors.DefaultSelector()) as selector:
             while True:
                 for node, text in itertools.islice(left, SENT_AT_ONCE - len(selector.get_map())):
                     if (process := process_of_node.get(node)) is not None:
                         assert process.stdin is not None
                         os.set_blocking(process.stdin.fileno(), False)
-                        selector.register(process.stdin, selectors.EVENT_WRITE, (node, memoryview(text.encode())))
-                        taken_at[process.stdin.fileno()] = time.monotonic()
-                waiting = selector.get_map()
-                if not waiting:
+                        selector.register(process.stdin, selectors.EVENT_WRITE, _Input(node, process, text))
+                inputs: List[_Input] = [key.data for key in selector.get_map().values()]
+                if not inputs:
                     return
-                first = min(taken_at[key.fd] for key in waiting.values())
-                for key, _ in selector.select(max(0.0, first + INPUT_LIMIT - time.monotonic())):
-                    key_node, text_left = key.data
-                    unsent = _write(key.fd, text_left)
-                    if len(unsent) < len(text_left):
-                        taken_at[key.fd] = time.monotonic()
-                    if unsent:
-                        selector.modify(key.fileobj, selectors.EVENT_WRITE, (key_node, unsent))
-                    else:
-                        selector.unregister(key.fileobj)
-                for key in list(waiting.values()):
-                    if time.monotonic() - taken_at[key.fd] >= INPUT_LIMIT:
-                        selector.unregister(key.fileobj)
-                        self._give_up(key.data[0], process_of_node[key.data[0]])
+                ready = selector.select(max(0.0, min(node_input.seconds_left for node_input in inputs)))
+                ended = [key.data for key, _ in ready if key.data.write()]
+                late = [node_input for node_input in inputs if node_input not in ended and node_input.seconds_left <= 0]
+                for node_input in (*ended, *late):
+                    selector.unregister(node_input.process.stdin)
+                for node_input in late:
+                    self._give_up(node_input)
 
-    def _give_up(self, node: str, process: subprocess.Popen[bytes]) -> None:
+    def _give_up(self, node_input: _Input) -> None:
         """End the connection to a node that takes no input; a process that is stopped ends only by SIGKILL."""
-        self.messages = [*self.messages[-19:], f"{node} took no input for {INPUT_LIMIT:.0f} s"]
+        self.messages = [*self.messages[-19:], f"{node_input.node} took no input for {INPUT_LIMIT:.0f} s"]
+        process = node_input.process
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):

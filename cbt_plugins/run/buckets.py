@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import shlex
-import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -52,8 +51,8 @@ NOT_SHOWN = (
 _MISSING = "bucket {!r} does not exist: create it, or remove `existing: true`"
 #: seconds without a message after which the removal is given up: it repeats a request for some minutes
 REMOVAL_SILENCE = 900.0
-#: seconds between two lines of the log that say how far a removal is
-TOLD_EVERY = 60.0
+#: removed objects of a bucket from which on the log says how many there are: then at twice as many, and so on
+FIRST_LOGGED = 10_000
 #: seconds by which the rows that it prints may be late, at most
 UNPRINTED = 1.0
 
@@ -304,7 +303,7 @@ class BucketsByS3(Buckets):
             **{kind: list(buckets) for kind, buckets in names.items()},
         }
         messages: List[Dict[str, Any]] = []
-        failed, last, logged_at = [], "none", time.monotonic()
+        failed, last, logged_from = [], "none", FIRST_LOGGED
         line = f"exec python3 {shlex.join(agent.words())}"
         with contextlib.closing(self._remote.stream([self._node], line)) as stream:
             stream.send(agent.text)
@@ -319,9 +318,10 @@ class BucketsByS3(Buckets):
                         return messages
                     if "objects" not in message:
                         messages.append(message)
-                    elif time.monotonic() - logged_at >= TOLD_EVERY:
-                        logged_at = time.monotonic()
+                        logged_from = FIRST_LOGGED
+                    elif message["objects"] >= logged_from:
                         log.info("removed %s of a bucket so far", several(message["objects"], "object"))
+                        logged_from = 2 * message["objects"]
             silence = f"no message for {REMOVAL_SILENCE:g} s" if stream.open else "the connection ended"
         why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or f"{silence}; last message: {last}"
         raise CephError(f"{self._node}: {error}: {why}")
