@@ -219,6 +219,11 @@ def _all_findings(samples: Sequence[Sample]) -> Iterator[List[Tuple[Condition, C
 SETTINGS, RECOVERY, PREPARED, COMMAND = NO_FAULTS = ("settings", "recovery", "prepared", "command")
 #: the event of a measurement of the clock of the node that samples the cluster: node, seconds, error
 CLOCK = "clock-offset"
+#: field of a pool in `osd dump`: the number of PGs that it has, or that Ceph splits or merges it to. The autoscaler
+#: changes it where `settings:` switches the autoscaler on
+PG_NUM = "pg_num_target"
+#: event of an undo: a value was changed during the run, and not by the run
+OVERWRITTEN = "setting-overwritten"
 #: the event with which `cbt-tools undo` begins, before those of what it undoes
 UNDO_BY_USER = "undo-by-user"
 #: an upgrade, and each of its steps: the versions are those before it

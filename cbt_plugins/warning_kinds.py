@@ -148,6 +148,7 @@ _ALL = (
     WarningKind("full", "the cluster became full"),
     WarningKind("events-left", "the phase ended before all of its events happened"),
     WarningKind("fault-failed", "a fault could not be injected or undone"),
+    WarningKind("pgs-split", "the autoscaler of `settings` changed the number of PGs of pools"),
     # about the cluster during a phase, unless the run's own faults explain them or `accept` lists them: docs/CONFIG.md
     WarningKind("not-clean", "PGs were not active+clean", forbids_verdict=True),
     WarningKind("garbage-left", "garbage of RGW was left when the wait for its end was given up"),

@@ -116,9 +116,7 @@ def _seconds(phase: Phase) -> float:
 def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
     if phase.kind == "fill" and phase.goal and phase.goal.objects is None:
         yield (
-            f"{phase.name} writes until {goal_text(phase)}"
-            if not phase.goal.duration
-            else (f"{phase.name} writes for {goal_text(phase)}")
+            f"{phase.name} writes {'for' if phase.goal.duration else 'until'} {goal_text(phase)}"
         )
     elif phase.kind == "hybrid" and not generator(phase.engine).ops:
         yield f"{phase.name}: {phase.engine} takes no mix: the number of its writes is unknown"
@@ -332,7 +330,8 @@ def _set(settings: Settings) -> Iterator[PlannedChange]:
     if settings.balancer is not None:
         yield PlannedChange(f"balancer: {'on' if settings.balancer else 'off'}", former)
     if settings.autoscaler is not None:
-        yield PlannedChange(f"pg_autoscale_mode of every pool: {'on' if settings.autoscaler else 'off'}", former)
+        restored = f"the value before, and the pg_num before{_KILLED}" if settings.autoscaler else former
+        yield PlannedChange(f"pg_autoscale_mode of every pool: {'on' if settings.autoscaler else 'off'}", restored)
     if settings.deep_scrub:
         yield PlannedChange("deep scrub of the log and index pools when all else is restored", "nothing to undo")
     if settings.recovery:
@@ -375,6 +374,8 @@ def _warnings_of_plan(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         if plan.settings.autoscaler is False:
             why = "autoscaler: off leaves them at the number of PGs that new pools have by default"
         yield f"pools {', '.join(loose)}: {why}: give pg_num"
+    if plan.settings.autoscaler:
+        yield "autoscaler: on: PGs of every pool may split while phases run; the undo of pg_num moves data again"
     drivers = Counter(driver.node for driver in plan.drivers)
     idle = [node for node in clients if not drivers[node]]
     if idle:

@@ -138,7 +138,7 @@ class SettingsSection(Strict):
     )
     balancer: Optional[Switch] = Field(None, description="The mgr's balancer.")
     autoscaler: Optional[Switch] = Field(
-        None, description="pg_autoscale_mode of every pool."
+        None, description="pg_autoscale_mode of every pool. The undo of `on` restores pg_num too."
     )
     flags: List[str] = Field(
         [], description="Flags of the OSD map: `noout`, `norebalance`, ..."

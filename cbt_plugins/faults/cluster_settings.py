@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster_conditions import PG_NUM
 from cbt_plugins.faults.cluster_facts import Facts, ask
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.settings_in_force import needs_restart, not_in_force
-from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
+from cbt_plugins.faults.step import Check, Command, FaultError, Place, Step, find
 from cbt_plugins.plan import OSD_FLAGS, Settings
 
 #: flag -> its name in `osd dump`, if they differ
@@ -50,6 +51,11 @@ def everywhere(
         if row["name"] in options and row["section"].split(".")[0] == section:
             whos.add((row["section"], row.get("mask", "")))
     return [(who + (f"/{mask}" if mask else ""), n, v) for n, v in options.items() for who, mask in sorted(whos)]
+
+
+def _of_pool(name: str, field: str) -> Place:
+    """Return the place of a field of a pool in the reply to `osd dump`."""
+    return ("pools", {"pool_name": name}, field)
 
 
 class SettingsMaker:
@@ -177,13 +183,18 @@ class SettingsMaker:
         former = {p["pool_name"]: p["pg_autoscale_mode"] for p in facts.pools if p["pg_autoscale_mode"] != mode}
         if wanted is None or not former:
             return None
-        places = {name: ("pools", {"pool_name": name}, "pg_autoscale_mode") for name in former}
+        undo = [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {was}" for name, was in reversed(former.items())]
+        back = [(_of_pool(name, "pg_autoscale_mode"), {"while_there": was}) for name, was in former.items()]
+        if wanted:  # the autoscaler splits their PGs, and merges none where its mode is off again
+            numbers = {p["pool_name"]: int(p[PG_NUM]) for p in facts.pools if p["pool_name"] in former}
+            undo += [f"osd pool set {shlex.quote(name)} pg_num {number}" for name, number in numbers.items()]
+            back += [(_of_pool(name, PG_NUM), {"while_there": number}) for name, number in numbers.items()]
         return self._step(
             f"set pg_autoscale_mode {mode} for {len(former)} pools",
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {mode}" for name in former],
-            [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {was}" for name, was in reversed(former.items())],
-            self._says("osd dump", [(places[name], mode) for name in former]),
-            self._says("osd dump", [(places[name], {"while_there": was}) for name, was in former.items()]),
+            undo,
+            self._says("osd dump", [(_of_pool(name, "pg_autoscale_mode"), mode) for name in former]),
+            self._says("osd dump", back),
             former,
         )
 

@@ -135,22 +135,21 @@ class Step:
         return tuple(c for c in self.checks if c.lapses is None or seconds < (c.refused if refused else c.lapses))
 
     def overwritten(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
-        """Return values that others have set, by the reply to a check of `took`: (name, value, value before)."""
+        """Return values that others have set, by the reply to a check of `took`: (name, value, value before).
+
+        A value that the step does not set itself, but its undo does, is one that the cluster has changed because of
+        the step.
+        """
         try:
             reply = ReplyValues(json.loads(answer))
         except ValueError:
             return []
         values = []
-        for place, own_value in took.want:
-            before = [v for check in self.checks if check.text == took.text for p, v in check.want if p == place]
+        for place, before in (pair for check in self.checks if check.text == took.text for pair in check.want):
+            own_values = [value for p, value in took.want if p == place]
             now = reply.find(place)
-            if (
-                before
-                and not equals(now, own_value)
-                and not equals(now, before[0])
-                and not _gone(reply, place, before[0])
-            ):
-                values.append((_where(place), now, _value(before[0])))
+            if not any(equals(now, value) for value in (*own_values, before)) and not _gone(reply, place, before):
+                values.append((_where(place), now, _value(before)))
         return values
 
     def plain(self) -> Dict[str, Any]:

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.fan_out import Pending, ask_at_once
-from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
+from cbt_plugins.cluster_conditions import OVERWRITTEN, PG_NUM, RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Runner, SwitchFired
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, UndoRecord, lots
@@ -156,8 +156,9 @@ class Undoer:
     def _tell_overwritten(self, record: UndoRecord) -> None:
         for setting, was, back in self._runner.overwritten(record):
             self._note("overwritten", record, what=setting, was=was, back=back)
-            self._tell("setting-overwritten", label=record.label, kind=record.kind, what=setting, was=was, back=back)
-            log.warning("%s was set to %s by somebody else during the run; restoring %s", setting, was, back)
+            self._tell(OVERWRITTEN, label=record.label, kind=record.kind, what=setting, was=was, back=back)
+            by = "the autoscaler" if setting.endswith(PG_NUM) else "somebody else"
+            log.warning("%s was set to %s by %s during the run; restoring %s", setting, was, by, back)
 
     def _tell_switch_fired(self, record: UndoRecord, at: float) -> None:
         """Write an event: the dead man's switch had fired before the undo disarmed it, at a time in epoch seconds."""

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.checksums import ADDED, in_read_folder
+from cbt_plugins.cluster_conditions import OVERWRITTEN, PG_NUM
 from cbt_plugins.formatting import several
-from cbt_plugins.journal import HEARTBEATS
+from cbt_plugins.journal import HEARTBEATS, json_lines
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder_search import LadderStep, answer_of_ladder, ladder_of, step_result
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
@@ -204,6 +205,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         yield {"code": "incomplete", "text": text}
     if run.plan.get("admin") is False:
         yield {"code": "no-admin", "text": _WITHOUT_ADMIN}
+    yield from _split_pools(run)
     yield from _changes(run)
     for directory, text in run.errors:
         where = {"phase": directory} if directory else {}
@@ -232,6 +234,19 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
             yield {"code": "clock-offset", "text": f"the clock of {node['node']} is {offset:+.3f} s off"}
 
 
+def _split_pools(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
+    """Yield a warning for pools whose PGs the autoscaler split; the undo of `settings` noted both numbers."""
+    texts = []
+    for line in json_lines(run.path / "events.jsonl"):
+        pool = _POOL.fullmatch(str(line.get("what"))) if line.get("event") == OVERWRITTEN else None
+        if pool:
+            texts.append(f"{pool[1]} from {line.get('back')} to {line.get('was')}")
+    if texts:
+        text = f"autoscaler: on changed the number of PGs: {', '.join(dict.fromkeys(texts))}"
+        yield {"code": "pgs-split", "text": f"{text}; the undo set the former number, for which Ceph moves data again"}
+
+
+_POOL = re.compile(rf"pools\.pool_name=(.+)\.{PG_NUM}")
 #: files of a run without which its requests and its cluster are known: of attempts, and of monitors of nodes
 _BESIDE = re.compile(r"phases/[^/]+\.partial-|monitors/[^/]+/(resources|perf_counters|backlog|stacks|collectl|nodes)\b")
 #: changed files that a warning names

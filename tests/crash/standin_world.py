@@ -87,6 +87,8 @@ class World:
             {"erasure_code_profile": "ec", **p, "pg_autoscale_mode": self.state["autoscale"][p["pool_name"]]}
             for p in self.state["pools"]
         ]
+        for pool in pools:
+            pool.setdefault("pg_num_target", pool["pg_num"])
         return {
             "fsid": FSID,
             "epoch": 1,
@@ -260,8 +262,8 @@ class World:
             self.state["autoscale"][pool] = value
             return
         (entry,) = (entry for entry in self.state["pools"] if entry["pool_name"] == pool)
-        if name == "size":
-            entry["size"] = int(value)
+        if name in ("size", "pg_num"):
+            entry[name] = int(value)
         elif value == "unset":
             entry["options"] = {key: its for key, its in entry["options"].items() if key != name}
             if not entry["options"]:

@@ -409,6 +409,7 @@ def test_settings_and_that_nothing_else_is_changed(tmp_path: Path, capsys: pytes
         "configuration: osd osd_max_backfills = 4",
         "balancer: off",
         "pg_autoscale_mode of every pool: on",
+        "undo: the value before, and the pg_num before; after a kill -9 by `cbt-tools undo ARCHIVE`",
         "nothing else is changed: no user, other flag, other setting or other daemon or node",
     ]:
         assert line in lines, line

@@ -12,6 +12,7 @@ import pytest
 from faults_world import ANYTHING, SETTINGS, STOP, Connections, Died, injector
 
 from cbt_plugins.cluster.remote import Result
+from cbt_plugins.cluster_conditions import OVERWRITTEN
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.kinds.reboot_power import Power, Reboot
 from cbt_plugins.faults.undo_journal import FILE, open_steps_in
@@ -283,6 +284,21 @@ def test_what_an_operator_has_set_meanwhile_is_told(tmp_path: Path, world: Conne
     ]
     notes = [r for r in made.records if r["event"] == "overwritten"]
     assert [note["was"] for note in notes] == ["warn", "1"]
+
+
+def test_pgs_that_the_autoscaler_split_are_merged_again(tmp_path: Path, world: Connections) -> None:
+    """In pools whose mode was off before: in others it would split them again."""
+    for state in (world.state, world.first):
+        state["autoscale"]["data"] = "off"
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = ready(tmp_path, world, settings=Settings(autoscaler=True), events=events)
+    made.apply()
+    for pool in ("rbd", "data"):
+        world.world.ceph_osd_pool_set(pool, "pg_num", "32")
+    assert made.undo_all() == [] and world.differences() == set()
+    assert {pool["pool_name"]: pool["pg_num"] for pool in world.state["pools"]} == {"rbd": 32, "data": 8}
+    ((_, split),) = [event for event in events if event[0] == OVERWRITTEN]
+    assert (split["what"], split["was"], split["back"]) == ("pools.pool_name=data.pg_num_target", 32, 8)
 
 
 def test_the_manager_is_asked_only_where_the_balancer_is_set(tmp_path: Path, world: Connections) -> None:

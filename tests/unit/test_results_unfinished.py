@@ -23,6 +23,19 @@ def test_without_the_end_marker_a_run_is_partial(tmp_path: Path) -> None:
     assert summary["phases"][0]["ops"]["GET"]["obj_per_s"] == 200.0
 
 
+def test_pgs_that_the_autoscaler_has_split_are_a_warning(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    changed = {"t": 1.0, "event": "setting-overwritten", "label": "settings"}
+    lines = [
+        {**changed, "what": "pools.pool_name=.rgw.root.pg_num_target", "was": 32, "back": 4},
+        {**changed, "what": "pools.pool_name=rbd.pg_autoscale_mode", "was": "warn", "back": "on"},
+    ]
+    with (directory / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    (text,) = [w["text"] for w in summarize(directory)["warnings"] if w["code"] == "pgs-split"]
+    assert text.startswith("autoscaler: on changed the number of PGs: .rgw.root from 4 to 32; ")
+
+
 def test_attempts_and_missing_phases(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     shutil.copytree(directory / "phases" / "01-new", directory / "phases" / "01-new.partial-1")
