@@ -101,10 +101,12 @@ class PoolMaker:
 
     @staticmethod
     def _creation(pool: RunPool, of: str, rule: str) -> Iterator[str]:
-        number = f" {pool.pg_num} {pool.pg_num}" if pool.pg_num else ""
+        # the autoscaler makes 1 PG more; without a number Ceph refuses an osd_pool_default_pgp_num above 1
+        number = pool.pg_num or 1
         kind = f"erasure {of}" if pool.ec else "replicated"
         mode = "off" if pool.pg_num else "on"
-        yield f"osd pool create {of}{number} {kind} {shlex.quote(rule)} --autoscale-mode={mode}".replace(" '' ", " ")
+        placed = f" {shlex.quote(rule)}" if rule else ""
+        yield f"osd pool create {of} {number} {number} {kind}{placed} --autoscale-mode={mode}"
         if pool.replicas:
             sure = " --yes-i-really-mean-it" if pool.replicas == 1 else ""
             yield f"osd pool set {of} size {pool.replicas}{sure}"

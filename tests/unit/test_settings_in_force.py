@@ -254,6 +254,30 @@ def test_what_was_set_of_a_pool_that_is_gone_is_undone(
     assert not [r for r in made.records if r["event"] == "overwritten"]
 
 
+@pytest.mark.parametrize(
+    ("pool", "number_and_kind"),
+    [
+        (RunPool("a", replicas=3), "1 1 replicated --autoscale-mode=on"),
+        (RunPool("a", ec=(2, 1), bulk=True), "1 1 erasure cbtp-r1-a cbtp-r1-a --autoscale-mode=on"),
+        (RunPool("a", replicas=3, pg_num=8, rule="ssd"), "8 8 replicated ssd --autoscale-mode=off"),
+    ],
+)
+def test_a_new_pool_has_both_numbers(pool: RunPool, number_and_kind: str) -> None:
+    """Without them Ceph makes 1 PG, and refuses the osd_pool_default_pgp_num of a ceph.conf if that is more."""
+
+    class Empty:
+        head, command = "node0", "ceph"
+
+        @staticmethod
+        def json(question: str, timeout: float) -> Any:
+            return ["ssd"] if question == "osd crush rule ls" else []
+
+    ceph: Any = Empty()
+    ((_, make),) = PoolMaker(ceph, ClusterLimits(), "r1").parts([pool])
+    (command,) = make().inject
+    assert f"ceph osd pool create cbtp-r1-a {number_and_kind} && " in command.text
+
+
 def test_what_was_set_of_a_pool_of_others_is_undone_with_it(tmp_path: Path) -> None:
     former = {"compression_mode": "force"}
 
