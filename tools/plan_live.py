@@ -46,12 +46,17 @@ class LiveAnswers:
     refused: Tuple[str, ...]
     #: errors of nodes, endpoints and keys, and conditions of the cluster
     errors: Tuple[str, ...] = ()
+    #: pools that the run will make: no fault was judged by their placement
+    new_pools: Tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
         """A summary in a few words."""
         reasons = several(len(self.refused), "reason")
         refused = f"{reasons} to refuse it" if self.refused else "no fault would be refused"
+        if self.new_pools:
+            pools = f"pool{'s' if len(self.new_pools) > 1 else ''} {', '.join(self.new_pools)}"
+            refused += f" because of the present pools; not judged: {pools}, which the run makes"
         errors = several(len(self.errors), "error")
         return f"{errors} of nodes, endpoints, keys or the cluster; {refused}" if self.errors else refused
 
@@ -64,7 +69,7 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
     """
     distinct: Dict[str, Tuple[int, Plan]] = {}
     for number, run in enumerate(config.runs, 1):
-        distinct.setdefault(repr((run.plan.settings, fault_spans(run.plan))), (number, run.plan))
+        distinct.setdefault(repr((run.plan.settings, run.plan.pools, fault_spans(run.plan))), (number, run.plan))
     ceph = Ceph(Remote.of_cluster(config.cluster, config.common), config.cluster)
     errors = _errors_of_nodes(ceph, config)
     is_head_silent = any(text.startswith(f"{ceph.head}: ") for text in errors)
@@ -87,7 +92,9 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
             lines += _faults(ceph, config.cluster, plan, refused)
         except FaultError as error:
             refused.append(str(error))
-    live = LiveAnswers((), tuple(dict.fromkeys(refused)), errors)
+    with_faults = [plan for _, plan in distinct.values() if fault_spans(plan)]
+    new_pools = dict.fromkeys(pool.key for plan in with_faults for pool in plan.pools if not pool.existing)
+    live = LiveAnswers((), tuple(dict.fromkeys(refused)), errors, tuple(new_pools))
     reasons = [*live_lines, *(f"  refused: {text}" for text in live.refused)]
     return replace(live, lines=(f"{_title(ceph)}: {live.headline}", *reasons, *with_programs_once(lines)))
 

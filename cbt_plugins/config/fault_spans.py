@@ -10,7 +10,7 @@ from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import percent
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.models.pools import failed_domains, inactive_share
-from cbt_plugins.plan import CRUSH, DAEMON_TYPES, Event, Fault, Phase, Plan
+from cbt_plugins.plan import CRUSH, DAEMON_TYPES, FAILURE_DOMAIN, Event, Fault, Phase, Plan, RunPool
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,10 @@ def span_text(span: Span) -> str:
     return f"{span.fault.label}: from {format_duration(round(span.at, 3))} of {span.phase} to {ends}{lasts}"
 
 
-#: what pools of RGW data look like most often: (name, size, min_size)
-_POOLS = (("3 copies, min_size 2", 3, 2), ("EC 2+2, min_size 3", 4, 3), ("EC 4+2, min_size 5", 6, 5))
+#: a pool: (name, size, min_size)
+_Pool = Tuple[str, int, int]
+#: what pools of RGW data look like most often
+_POOLS: Sequence[_Pool] = (("3 copies, min_size 2", 3, 2), ("EC 2+2, min_size 3", 4, 3), ("EC 4+2, min_size 5", 6, 5))
 
 
 def estimated_effects(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
@@ -116,7 +118,7 @@ def estimated_effects(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, .
         labels = ", ".join(fault.label for fault in most if _nodes(fault))
         single = f", and {osds} single OSD{'s' if osds > 1 else ''}" if osds else ""
         lines.append(f"{nodes} of {total} OSD nodes{single} down at once ({labels}); inactive PGs then,")
-        shares = "; ".join(_shares(nodes, total)) or "too few nodes for an estimate"
+        shares = "; ".join(_shares(nodes, total, plan)) or "too few nodes for an estimate"
         lines.append(f"if the failure domain is host: {shares}")
     elif osds:
         lines.append(f"{osds} single OSD{'s' if osds > 1 else ''} down at once")
@@ -144,10 +146,23 @@ def _osds(fault: Fault) -> int:
     )
 
 
-def _shares(down: int, total: int) -> List[str]:
+def _shares(down: int, total: int, plan: Plan) -> List[str]:
+    """Return the share of inactive PGs for each pool that the run makes; for frequent pools if it makes none."""
     domains = failed_domains(down, total)
-    return [
+    new = [pool for pool in plan.pools if not pool.existing]
+    over_hosts = [pool for pool in new if not pool.rule and pool.failure_domain in ("", FAILURE_DOMAIN)]
+    pools = list(map(_as_pool, over_hosts)) if new else _POOLS
+    shares = [
         f"{percent(inactive_share(domains, size, least))} of a pool with {name}"
-        for name, size, least in _POOLS
+        for name, size, least in pools
         if size <= total
     ]
+    return shares + [f"unknown for {pool.key}, with its own placement" for pool in new if pool not in over_hosts]
+
+
+def _as_pool(pool: RunPool) -> _Pool:
+    """Return a pool that the run makes, with the min_size that Ceph gives it."""
+    k, m = pool.ec or (0, 0)
+    size = pool.replicas or k + m
+    least = k + min(1, m - 1) if pool.ec else size - size // 2
+    return f"{f'EC {k}+{m}' if pool.ec else f'{size} copies'}, min_size {least} ({pool.key})", size, least

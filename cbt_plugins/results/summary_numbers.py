@@ -201,8 +201,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         to_come = f"; to come: {', '.join(map(str, missing))}" if missing else ""
         yield {"code": "going-on", "text": f"the run is going on; these are the numbers so far{to_come}"}
     elif run.complete is None:
-        text = "the run has no end marker: it was interrupted, or is still running on another machine"
-        yield {"code": "incomplete", "text": text}
+        yield {"code": "incomplete", "text": f"the run has no end marker: {_why_incomplete(run)}"}
     if run.plan.get("admin") is False:
         yield {"code": "no-admin", "text": _WITHOUT_ADMIN}
     yield from _split_pools(run)
@@ -234,6 +233,14 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
             yield {"code": "clock-offset", "text": f"the clock of {node['node']} is {offset:+.3f} s off"}
 
 
+def _why_incomplete(run: ArchivedRun) -> str:
+    """Return what the run said when it ended, if no later attempt followed."""
+    lines = [line for line in json_lines(run.path / "events.jsonl") if line.get("event") in _ENDS_AND_BEGIN]
+    if lines and lines[-1]["event"] == "run-failed" and lines[-1].get("why"):
+        return f"it failed: {' '.join(str(lines[-1]['why']).split())}"
+    return "it was interrupted, or is still running on another machine"
+
+
 def _split_pools(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     """Yield a warning for pools whose PGs the autoscaler split; the undo of `settings` noted both numbers."""
     texts = []
@@ -246,6 +253,7 @@ def _split_pools(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         yield {"code": "pgs-split", "text": f"{text}; the undo set the former number, for which Ceph moves data again"}
 
 
+_ENDS_AND_BEGIN = ("run-failed", "run-interrupted", "run-begun")
 _POOL = re.compile(rf"pools\.pool_name=(.+)\.{PG_NUM}")
 #: files of a run without which its requests and its cluster are known: of attempts, and of monitors of nodes
 _BESIDE = re.compile(r"phases/[^/]+\.partial-|monitors/[^/]+/(resources|perf_counters|backlog|stacks|collectl|nodes)\b")

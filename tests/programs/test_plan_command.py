@@ -390,6 +390,13 @@ def test_how_many_groups_would_serve_nobody(tmp_path: Path, capsys: pytest.Captu
     assert "53.6 % of a pool with EC 4+2, min_size 5" in text
     assert "10.7 % of a pool with 3 copies, min_size 2" in text
     assert "unknown here: pools, failure domains, OSDs of each node, monitors, space; --live asks the cluster" in text
+    pools = "{mine: {ec: 2+1, pg_num: 8}, by-osd: {replicas: 3, pg_num: 8, failure_domain: osd}}"
+    rgw = "{placement: {data: mine, index: by-osd, extra: by-osd}}"
+    own = two.replace("      autoscaler: on\n", "")
+    own = own.replace("    engine:", f"    pools: {pools}\n    rgw: {rgw}\n    engine:")
+    own = plan(capsys, write(tmp_path, own))
+    assert "10.7 % of a pool with EC 2+1, min_size 2 (mine); unknown for by-osd, with its own placement\n" in own
+    assert "EC 4+2" not in own
     alone = two.replace("osd_nodes: 2", "osd_number: 2").replace("nodes: [o1]", "osds: [1]")
     assert "\n           3 single OSDs down at once\n" in plan(capsys, write(tmp_path, alone))
     out = alone.replace("kind: stop", "kind: out")  # they serve on

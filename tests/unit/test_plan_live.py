@@ -66,6 +66,19 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
     assert cluster.state == before
 
 
+def test_a_fault_is_not_judged_by_pools_that_the_run_makes(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = FILE.replace("down_nodes: 2", "down_nodes: 1")
+    pools = "{new: {ec: 2+1, pg_num: 8}, other: {replicas: 3, pg_num: 8}}"
+    rgw = "{placement: {data: new, index: other, extra: other}}"
+    text = text.replace("    down", f"    pools: {pools}\n    rgw: {rgw}\n    down")
+    assert main(["plan", "--live", write(tmp_path, text)]) == 0
+    present = "no fault would be refused because of the present pools"
+    not_judged = "not judged: pools new, other, which the run makes"
+    assert f"The cluster now, asked on node0: {present}; {not_judged}\n" in capsys.readouterr().out
+
+
 def test_a_second_node_is_judged_as_if_the_first_were_down(
     tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,23 @@ def test_without_the_end_marker_a_run_is_partial(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path, complete=False))
     assert (summary["usable"], summary["run"]["complete"]) == (False, False)
     assert "incomplete" in codes(summary)
+    (text,) = [warning["text"] for warning in summary["warnings"] if warning["code"] == "incomplete"]
+    assert text == "the run has no end marker: it was interrupted, or is still running on another machine"
     assert summary["phases"][0]["ops"]["GET"]["obj_per_s"] == 200.0
+
+
+def test_the_reason_of_a_failed_run_is_in_the_report(tmp_path: Path) -> None:
+    directory = made.small(tmp_path, complete=False)
+    path = directory / "events.jsonl"
+    before = path.read_text() if path.exists() else ""
+    failed = json.dumps({"t": 9e9, "event": "run-failed", "why": "crash: refused by\n rule inactive"}) + "\n"
+    for lines, reason in [
+        (failed, "it failed: crash: refused by rule inactive"),
+        (failed + '{"t": 9e9, "event": "run-begun"}\n', "it was interrupted, or is still running on another machine"),
+    ]:
+        path.write_text(before + lines)
+        (text,) = [warning["text"] for warning in summarize(directory)["warnings"] if warning["code"] == "incomplete"]
+        assert text == f"the run has no end marker: {reason}"
 
 
 def test_pgs_that_the_autoscaler_has_split_are_a_warning(tmp_path: Path) -> None:
