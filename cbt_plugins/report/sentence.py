@@ -286,10 +286,12 @@ def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> S
     failed = sum(state["total"]["errors"] for state in states)
     gaps = [phase.get("failure_gap") for phase in impact["phases"]]  # archives before this key have none
     gap = max([state["total"]["longest_gap"] for state in states] + [gap for gap in gaps if gap is not None])
+    # shares of another load are no effect of the failure alone
+    is_comparable = not any(warning["code"] == "other-load" for warning in impact.get("warnings") or ())
     shares_text = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
-    parts = [f"clients had {shares_text} of the throughput without a failure"] if shares_text else []
+    parts = [f"clients had {shares_text} of the throughput without a failure"] if shares_text and is_comparable else []
     worst = impact.get("worst")
-    if worst:
+    if worst and is_comparable:
         start = next(phase["start"] for phase in impact["phases"] if phase["phase"] == worst["phase"])
         when = f"from second {worst['start'] - start:.0f} of {worst['phase']} on ({worst['state']})"
         least = f"down to {worst['lowest']:,.0f} of {impact['baseline']['total']['obj_per_s']:,.0f} obj/s"

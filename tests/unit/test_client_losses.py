@@ -324,7 +324,8 @@ def test_the_baseline_has_the_load_of_the_failure(tmp_path: Path) -> None:
     assert made["baseline"]["phase"] == "open" and made["episodes"][0]["total"]["obj_per_s_percent"] == 100.0
     assert "other-load" not in {w["code"] for w in made["warnings"]}
     alone = impact([phases[0], phases[2]], recovery(FAULT))
-    assert "other-load" in {w["code"] for w in alone["warnings"]}
+    assert alone["baseline"]["phase"] == "broken" and "other-load" not in {w["code"] for w in alone["warnings"]}
+    assert alone["episodes"][0]["total"]["obj_per_s_percent"] == 100.0
 
 
 def test_losses_of_broken_off_attempts_are_no_result(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -148,7 +149,7 @@ def test_only_phases_of_a_failure_must_have_the_load_of_the_baseline(tmp_path: P
     before = phase(tmp_path, load(-300, -200, 0.1, 0.01), name="before", begin=-300.0)
     warp = phase(tmp_path, load(-200, -100, 0.1, 0.01), name="warp-mixed", begin=-200.0, workers=16)
     found = [
-        {w["code"] for w in impact([before, *others], recovery(FAULT))["warnings"]}
+        {w["code"] for w in impact([before, *others], recovery(("failure", 8.3, *FAULT[2:])))["warnings"]}
         for others in ([warp, usual(tmp_path)], [phase(tmp_path, load(0, 100, 0.1, 0.01), name="other", workers=16)])
     ]
     assert ["other-load" in codes for codes in found] == [False, True]
@@ -228,4 +229,22 @@ def test_the_baseline_has_the_mix_of_the_failure(tmp_path: Path) -> None:
     told = impact([read_only, calm, broken], recovery(FAULT))
     assert told["baseline"]["phase"] == "mixed" and "other-load" not in {w["code"] for w in told["warnings"]}
     alone = impact([read_only, broken], recovery(FAULT))
-    assert alone["baseline"]["phase"] == "reads" and "other-load" in {w["code"] for w in alone["warnings"]}
+    assert alone["baseline"]["phase"] == "mixed-down" and "other-load" not in {w["code"] for w in alone["warnings"]}
+    assert alone["baseline"]["seconds"] == 20.0
+    soon = recovery(("failure", 8.3, 100.0, {"all-down": 12.0, "clean": 60.0}))
+    short = impact([read_only, broken], soon)
+    assert short["baseline"]["phase"] == "reads" and "other-load" in {w["code"] for w in short["warnings"]}
+
+
+@pytest.mark.parametrize(("kind", "phases"), [("hybrid", ["mixed-down", "after"]), ("verify", ["mixed-down"])])
+def test_reading_each_object_once_after_a_failure_is_no_load_of_it(
+    tmp_path: Path, kind: str, phases: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = ("return", 70.0, 200.0, {"undone": 70.5, "all-up": 72.0, "recovery-starts": 73.0, "clean": 80.0})
+    monkeypatch.setattr("cbt_plugins.results.recovery.impact.milestones", lambda *_: recovery(FAULT, back))
+    monkeypatch.setattr("cbt_plugins.results.recovery.impact.timeline", lambda *_: {})
+    broken = phase(tmp_path, load(0, 100, 0.2, 0.02), name="mixed-down")
+    after = phase(tmp_path, load(100, 200, 0.05, 0.02), name="after", begin=100.0)
+    after.phase = replace(after.phase, kind=kind)
+    told = failure(ArchivedRun(tmp_path, "run"), [broken, after], Samples())
+    assert [line["phase"] for line in told["impact"]["phases"]] == phases

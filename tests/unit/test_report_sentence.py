@@ -169,6 +169,12 @@ def test_what_happened_in_a_failure(tmp_path: Path) -> None:
     least = "down to 2 of 434 obj/s, for 23 s from second 40 of new on (rebuilding)"
     worst_second = f"at worst clients had 16 % of the throughput without a failure, {least}"
     assert f"{worst_second}; clients had 54 % (degraded)" in impact.text
+    side["warnings"] = [{"code": "other-load", "text": "the phases have different loads"}]
+    _, other = of_run(summary, CONFIG)
+    assert other.text == (
+        "Until all PGs were active+clean again, in 12.0 s with load: 2 seconds were bad; 7 requests failed; "
+        "the longest time without a success was 2.5 s."
+    )
     (episode,) = summary["failure"]["milestones"]["episodes"]
     episode["milestones"][1].update(seconds=None, reason="not until the run's end")
     episode.update(outcome="not recovered", osds=[6, 7], begin=10.0, end=58.0, end_why="the return of node-a begins")

@@ -78,10 +78,15 @@ def impact(
 def _calm(
     cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], name: Optional[str]
 ) -> Optional[Tuple[PhaseAggregates, Stretch]]:
-    """Return the phase and the stretch of it that all is compared with: one of the same load, where there is one."""
+    """Return the phase and the stretch of it that all is compared with.
+
+    It has the load of a failure, where there is one: a phase of its own, else at least SHORT seconds before the fault.
+    """
     loads = {_load(aggregates) for aggregates, phase_stretches in cut if _broken(phase_stretches)}
     calm_phases = [(aggregates, phase_stretches) for aggregates, phase_stretches in cut if not _broken(phase_stretches)]
-    calm_phases = [calm for calm in calm_phases if _load(calm[0]) in loads] or calm_phases
+    before = [(aggregates, s) for aggregates, s in cut if _broken(s) and s[0].state == "no failure"]
+    before = [(aggregates, s) for aggregates, s in before if s[0].end - s[0].start >= SHORT]
+    calm_phases = [calm for calm in calm_phases if _load(calm[0]) in loads] or before or calm_phases
     if name is not None:
         calm_phases = [
             (aggregates, phase_stretches) for aggregates, phase_stretches in cut if aggregates.phase.name == name
@@ -317,14 +322,23 @@ def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates], samples: Sample
         aggregates.phase.name: timeline(aggregates, samples, recovery) for aggregates in phases if aggregates.length
     }
     loaded = [aggregates for aggregates in phases if aggregates.phase.jobs]
-    # a fill is another load: nothing is compared with it unless it is all there is
-    alike = [aggregates for aggregates in loaded if aggregates.phase.role != "fill"] or loaded
+    # a fill is another load: nothing is compared with it unless it is all there is; so is the use of each object once
+    alike = [aggregates for aggregates in loaded if aggregates.phase.role != "fill"]
+    alike = [aggregates for aggregates in alike if not _takes_each_object(aggregates, recovery)] or loaded
     planned = run.plan.get("objective")
     objective = planned if isinstance(planned, dict) else {}
     section = impact(alike, recovery, objective=objective, failure_of_phase=failures_of(run.plan))
     for phase in section["phases"]:
         timelines[phase["phase"]]["bad"] = phase.pop("bad")
     return {"milestones": recovery, "impact": section, "timelines": timelines}
+
+
+def _takes_each_object(aggregates: PhaseAggregates, recovery: Mapping[str, Any]) -> bool:
+    """Return whether a phase reads or deletes each object once, and no failure begins in it."""
+    grid = aggregates.grid
+    begins = [e["begin"] for e in recovery.get("episodes") or () if e["kind"] == "failure"]
+    is_measured = any(grid.start <= begin < grid.end for begin in begins)
+    return aggregates.phase.kind in ("verify", "delete") and not is_measured
 
 
 def impact_warnings(failure_section: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
