@@ -94,6 +94,22 @@ def test_losses_of_each_failure_and_return(
     assert total["availability"] == pytest.approx(0.997722, abs=5e-7)
 
 
+def test_failures_of_attempts_that_were_broken_off_are_marked(
+    archived: Tuple[Path, Dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = json.loads(json.dumps(archived[1]))
+    failed, back = summary["failure"]["milestones"]["episodes"]
+    failed["aborted"], back["again"] = "02-hurt.partial-1", 3.5
+    write_summary(summary, sql_archive.sql_run(tmp_path) / FILE)
+    found = rows(tmp_path, "SELECT DISTINCT kind, aborted, again FROM episodes ORDER BY kind", capsys)
+    assert found == [
+        {"kind": "failure", "aborted": "02-hurt.partial-1", "again": None},
+        {"kind": "return", "aborted": None, "again": 3.5},
+    ]
+    results = "SELECT DISTINCT kind FROM episodes WHERE aborted IS NULL AND (kind = 'return' OR again IS NULL)"
+    assert rows(tmp_path, results, capsys) == [{"kind": "return"}]
+
+
 def test_endpoints_of_each_failure_and_return(
     archived: Tuple[Path, Dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:

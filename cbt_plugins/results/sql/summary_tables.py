@@ -136,6 +136,8 @@ outcome VARCHAR recovered, or the state that was seen instead
 milestone VARCHAR injected, first-down, clean, ...
 seconds DOUBLE time from the beginning; null if the milestone was not reached
 reason VARCHAR why the milestone has no time
+aborted VARCHAR attempt at a phase that was broken off: such a failure or return is no result; null for others
+again DOUBLE seconds for which a fault that was injected again on resume was in force: such a failure is no result
 """)
 _MEASUREMENTS = columns_of("""
 name VARCHAR name of the run, as in runs
@@ -390,6 +392,8 @@ def _episodes(run: TableRun) -> Iterator[Row]:
             "began": episode["begin"],
             "ended": episode["end"],
             "outcome": episode["outcome"],
+            "aborted": episode.get("aborted"),
+            "again": episode.get("again"),
         }
         for milestone in episode["milestones"]:
             times = {"seconds": milestone["seconds"], "reason": milestone["reason"]}
