@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.formatting import percent
-from cbt_plugins.journal import HEARTBEATS, each_json_line
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.models.ladder_search import answer_of_ladder, load_text, next_load, step_result
@@ -18,6 +18,7 @@ from cbt_plugins.plan import CALIBRATE, Ladder, Phase
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.reporting import numbers_of_phases
+from cbt_plugins.warning_kinds import paced
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +84,14 @@ def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:
 
 
 def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
-    """Return the rate of a phase; a share is relative to all requests/s of the last closed loop before."""
+    """Return the rate of a phase; a share is relative to all requests/s in the window of the last closed loop before.
+
+    A closed loop whose own rate was limited is taken only where there is no other one.
+    """
     if phase.rate_share is None:
         return phase.rate
+    share = percent(phase.rate_share, "g")
+    limited: List[Tuple[str, float]] = []
     for i in range(index - 1, 0, -1):
         earlier = run.plan.phases[i - 1]
         record = run.archive.finished(i, earlier.name)
@@ -93,36 +99,27 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         closed = closed and all(work.rate is None for work in earlier.works)
         if not closed or earlier.is_calibration or not record or not record["window"]:
             continue
-        # not until the jobs ended: what they waited for and looked up after the window is no part of their load
-        worked = [j for j in record["jobs"] if j["first_row"] is not None]
-        if not worked:
+        line = _numbers(run.archive.folder, earlier.name)
+        requests = line["total"]["requests"] + line["total"]["errors"] if line else 0
+        if line is None or not requests:
             continue
-        # while the workers join, the load is not the full one
-        heartbeats = run.archive.phase(i, earlier.name) / HEARTBEATS
-        request_rate = _rate_in_window(heartbeats, record["window"], len(worked)) if earlier.ramp else None
-        if not request_rate:
-            lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
-            request_rate = sum(j["rows_total"] for j in worked) / lasted
-        return round(phase.rate_share * request_rate, 3)
-    share = f"{percent(phase.rate_share, 'g')} of a closed loop"
-    raise RunFailed(f"{phase.name}: its rate is {share}, but no closed loop ran before it")
+        rate = requests / line["window"]["seconds"]
+        if not paced(line):
+            log.info("%s: %s of the %.1f requests/s of %s", phase.name, share, rate, earlier.name)
+            return round(phase.rate_share * rate, 3)
+        limited.append((earlier.name, rate))
+    if limited:
+        name, rate = limited[0]
+        text = "%s: %s of the %.1f requests/s of %s, whose own rate was limited: no other closed loop ran before it"
+        log.warning(text, phase.name, share, rate, name)
+        return round(phase.rate_share * rate, 3)
+    raise RunFailed(f"{phase.name}: its rate is {share} of a closed loop, but no closed loop ran before it")
 
 
-def _rate_in_window(heartbeats: Path, window: Mapping[str, float], jobs: int) -> Optional[float]:
-    """Return the requests/s of all jobs from the first to the last heartbeat in a window.
-
-    None where one of the jobs has less than two heartbeats there.
-    """
-    done: Dict[str, List[Tuple[float, int]]] = {}  # of each job the first heartbeat and the latest one
-    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
-        for beat in each_json_line(heartbeats):
-            if window["start"] <= beat["t"] <= window["end"]:
-                for job, line in beat["jobs"].items():
-                    done.setdefault(job, [])[1:] = [(beat["t"], line["ops"] + line["errors"])]
-    spans = [(counts[-1][0] - counts[0][0], counts[-1][1] - counts[0][1]) for counts in done.values()]
-    if len(spans) < jobs or any(seconds <= 0 for seconds, _ in spans):
-        return None
-    return sum(requests / seconds for seconds, requests in spans)
+@lru_cache(maxsize=16)  # many phases may have a share of the same one
+def _numbers(folder: Path, name: str) -> Optional[Mapping[str, Any]]:
+    """Return the entry of a phase that has ended in the summary."""
+    return next(iter(numbers_of_phases(folder, [name])["phases"]), None)
 
 
 def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:

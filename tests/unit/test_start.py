@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, Optional, cast
+from typing import Any, Dict, Iterator, Optional, cast
 
 import pytest
 from run_context import context
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.journal import HEARTBEATS, Journal
+from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
-from cbt_plugins.run import preflight
+from cbt_plugins.run import load_start, preflight
 from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.run_archive import RunArchive
@@ -48,7 +46,7 @@ def test_the_newest_state_counts(tmp_path: Path, journal: Journal) -> None:
     finish(archive, 1, "fill")
     finish(archive, 2, "closed", window={"start": 10, "end": 20}, jobs=[{"first_row": 10.0, "rows_total": 1000}])
     journal.write("phase-done", phase="closed")
-    memory = start_of(run, 3, OPEN).memory
+    memory = start_of(run, 3, replace(OPEN, rate_share=None)).memory
     assert memory.states["01"].read_text() == "closed" and not memory.stale
 
 
@@ -60,53 +58,41 @@ def test_after_a_broken_attempt_the_objects_are_listed_again(tmp_path: Path, jou
     assert start_of(context(plan=PLAN, archive=archive, journal=journal), 2, CLOSED).memory.stale
 
 
-def test_a_share_is_of_the_last_closed_loop(tmp_path: Path, journal: Journal) -> None:
+def numbers(seconds: float, requests: int, errors: int, limit: float = 0.0) -> Dict[str, Any]:
+    """The line of a closed loop in a summary."""
+    total = {"requests": requests, "errors": errors}
+    jobs = [{"op": "GET", "rate_limit": limit or None}]
+    return {"window": {"seconds": seconds}, "total": total, "loop": "closed", "jobs": jobs}
+
+
+def test_a_share_is_of_the_window_of_the_last_closed_loop(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs have 1000 rows: also those before the window, and those after it, which warp's processes still make."""
     archive = RunArchive(tmp_path)
     run = context(plan=PLAN, archive=archive, journal=journal)
     with pytest.raises(RunFailed, match="no closed loop"):
         start_of(run, 3, OPEN)
+    monkeypatch.setattr(load_start, "numbers_of_phases", lambda *_: {"phases": [numbers(8.4, 600, 72)]})
     jobs = [{"ended": 24.0, "first_row": 10.0 + n / 1000, "rows_total": n} for n in (600, 400)]
     finish(archive, 2, "closed", window={"start": 12.0, "end": 20.4}, jobs=jobs)
-    assert start_of(run, 3, OPEN).rate == 50.0
+    assert start_of(run, 3, OPEN).rate == 40.0
     assert start_of(run, 2, CLOSED).rate is None
 
 
-def test_a_share_of_a_closed_loop_with_a_ramp_is_of_its_window(tmp_path: Path, journal: Journal) -> None:
-    """While the workers join, from 10 to 20, there is half of the load: all of its requests would give 75/s."""
-    ramped = replace(CLOSED, ramp=10.0)
+def test_a_closed_loop_that_was_limited_is_taken_only_without_another_one(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     archive = RunArchive(tmp_path)
-    folder = archive.running(2, "closed")
-    folder.mkdir(parents=True)
-    lines = []
-    for t in range(10, 32):
-        ops = 2.5 * (t - 10) ** 2 if t < 20 else 250 + 50 * (t - 20)
-        lines.append(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": ops, "errors": ops / 2}}}))
-    (folder / HEARTBEATS).write_text("\n".join(lines) + "\n")
-    jobs = [{"ended": 30.0, "first_row": 10.0, "rows_total": 1125}]
-    archive.finish(2, "closed", {"window": {"start": 20.0, "end": 30.0}, "jobs": jobs})
-    run = context(plan=replace(PLAN, phases=(FILL, ramped, OPEN)), archive=archive, journal=journal)
-    assert start_of(run, 3, OPEN).rate == 37.5
-    (archive.phase(2, "closed") / HEARTBEATS).unlink()
-    assert start_of(run, 3, OPEN).rate == pytest.approx(28.125), "as well as it is known"
-
-
-def test_a_rate_is_computed_without_all_heartbeats_in_memory(tmp_path: Path, journal: Journal) -> None:
-    """A hundred drivers write a million counts in three hours."""
-    archive = RunArchive(tmp_path)
-    folder = archive.running(2, "closed")
-    folder.mkdir(parents=True)
-    with (folder / HEARTBEATS).open("w") as out:
-        for t in range(10_000):
-            out.write(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": 50 * t, "errors": 0}}}) + "\n")
-    jobs = [{"ended": 1e4, "first_row": 0.0, "rows_total": 500_000}]
-    archive.finish(2, "closed", {"window": {"start": 0.0, "end": 1e4}, "jobs": jobs})
-    run = context(plan=replace(PLAN, phases=(FILL, replace(CLOSED, ramp=10.0), OPEN)), archive=archive, journal=journal)
-    tracemalloc.start()
-    try:
-        assert start_of(run, 3, OPEN).rate == 25.0
-        assert tracemalloc.get_traced_memory()[1] < 500_000
-    finally:
-        tracemalloc.stop()
+    limited = replace(CLOSED, name="limited")
+    run = context(plan=replace(PLAN, phases=(CLOSED, limited, OPEN)), archive=archive, journal=journal)
+    lines = {"closed": numbers(10.0, 1000, 0), "limited": numbers(10.0, 500, 0, limit=60.0)}
+    monkeypatch.setattr(load_start, "numbers_of_phases", lambda _, names: {"phases": [lines[name] for name in names]})
+    finish(archive, 2, "limited", window={"start": 30.0, "end": 40.0}, jobs=[])
+    assert start_of(run, 3, OPEN).rate == 25.0
+    assert "of limited, whose own rate was limited: no other closed loop ran before it" in caplog.text
+    finish(archive, 1, "closed", window={"start": 10.0, "end": 20.0}, jobs=[])
+    assert start_of(run, 3, OPEN).rate == 50.0
 
 
 def used(share: Optional[float]) -> Any:
