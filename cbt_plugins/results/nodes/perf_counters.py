@@ -214,12 +214,22 @@ def limits(run: Path) -> Iterator[Dict[str, Any]]:
 
 
 def _limits_in(path: Path) -> Iterator[str]:
-    """Yield the limits of a file, of which only the lines that may have one are parsed: those of stacks are long."""
+    """Yield the limits of a file, and the first error of a file without a look that worked.
+
+    Only the lines that may have one are parsed: those of stacks are long.
+    """
+    error, has_looks = "", False
     with contextlib.suppress(OSError), open_regular(path) as file:
         for text in lines_of(file):
-            if b'"limit":' in text[:_LIMIT_WITHIN]:
-                with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+            start = text[:_LIMIT_WITHIN]
+            has_looks = has_looks or b'"n":' in start
+            with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+                if b'"limit":' in start:
                     yield str(json.loads(text)["limit"])
+                elif not error and b'"error":' in start:
+                    error = str(json.loads(text)["error"])
+    if error and not has_looks:
+        yield error
 
 
 #: cells of numbers that say nothing
