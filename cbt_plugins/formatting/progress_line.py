@@ -79,16 +79,18 @@ class Now:
     left: Optional[float]  # seconds; None when unknown
     rate: Optional[Rate] = None  # None without load, and until it is known
     errors: Optional[int] = 0  # None when unknown
-    not_clean: Optional[int] = None  # PGs; None when Ceph did not answer lately
+    not_clean: Optional[int] = None  # PGs, or what is counted instead; None when Ceph did not answer lately
     note: str = ""
     after: Remainder = NOTHING_AFTER
+    counted: str = "PGs not clean"
 
     def __str__(self) -> str:
         left = f"{clock(self.left)} left" if self.left is not None else self.state
         left += self.after.text(self.left)
         of = self.rate
         rates = f"{of.objects_per_second:,.0f} obj/s {of.mib_per_second:,.1f} MiB/s  " if of else ""
-        pgs = "PGs ?" if self.not_clean is None else f"{self.not_clean} PGs not clean"
+        pgs = "PGs ?" if self.counted == Now.counted else f"{self.counted} ?"
+        pgs = pgs if self.not_clean is None else f"{self.not_clean} {self.counted}"
         errors = "errors ?" if self.errors is None else f"{self.errors} errors"
         note = f"  {self.note}" if self.note else ""
         return f"{self.phase}: {clock(self.elapsed)}, {left}  {rates}{errors}  {pgs}{note}"

@@ -256,6 +256,8 @@ class Waiting:
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
                 shown: Dict[str, Any] = {"not_clean": self.not_clean, "note": self.note, "after": self.after}
+                if self.garbage is not None:
+                    shown["counted"] = "entries of garbage"
                 progress.show(Now(self.phase, "waiting", elapsed, left, **shown))
                 if self.duration is not None:
                     return elapsed >= self.duration

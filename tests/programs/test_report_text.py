@@ -298,3 +298,11 @@ def test_an_archive_that_one_may_not_read_is_not_called_damaged(tmp_path: Path, 
     done = as_nobody("-m", "cbt_plugins.tools", "report", str(archive), "--format", "text")
     assert done.returncode == 4 and "no permission to read it" in done.stderr, done.stderr
     assert "damaged" not in done.stderr and "no run in it" not in done.stderr
+
+
+def test_all_workers_of_a_phase_with_and_without_a_rate_are_counted(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    jobs = summary["phases"][0]["littles_law"]["jobs"]
+    jobs.append({**jobs[0], "workers": 16, "paced": True})
+    text = Terminal().text(blocks(summary))
+    assert "20 workers; of the 4 without a given rate, throughput x latency = 4.00 (0.0 %)" in text

@@ -339,6 +339,10 @@ def test_the_text_has_the_losses_and_what_a_bad_second_is(tmp_path: Path) -> Non
     (total,) = [line for line in text.splitlines() if line.startswith("a failure")][:1]
     assert total.split()[:7] == ["a", "failure", "total", "39", "80", "3", "0"]
     assert "bad second: p99 of total 30.15 ms" in text
+    given = impact([usual(tmp_path / "given")], recovery(FAULT), objective={"GET/p99_ms": 9.0})
+    by_file = "p99 of GET 9.044 ms or more (the objective of the file)"
+    usually = "p99 of total 30.15 ms or more (3 times the p99 of the baseline)"
+    assert f"bad second: {by_file}, {usually}, success of less than 99.9 %" in " ".join(loss_sentences(given))
 
 
 def test_warnings_about_the_load_are_about_what_clients_lost() -> None:

@@ -240,7 +240,10 @@ def test_the_progress_line() -> None:
     line = str(Now("age", "running", 65, 5, Rate(1234.4, 5.25), 2, None, "stalled: x"))
     assert line == "age: 1:05, 0:05 left  1,234 obj/s 5.2 MiB/s  2 errors  PGs ?  stalled: x"
     # no rate is no rate of 0
-    assert str(Now("gc", "waiting", 65, None, not_clean=2)) == "gc: 1:05, waiting  0 errors  2 PGs not clean"
+    assert str(Now("wait", "waiting", 65, None, not_clean=2)) == "wait: 1:05, waiting  0 errors  2 PGs not clean"
+    garbage = Now("gc", "waiting", 65, None, not_clean=2, counted="entries of garbage")
+    assert str(garbage) == "gc: 1:05, waiting  0 errors  2 entries of garbage"
+    assert str(replace(garbage, not_clean=None)) == "gc: 1:05, waiting  0 errors  entries of garbage ?"
 
 
 def test_the_progress_line_has_the_time_left_of_the_run() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import pytest
 
@@ -43,6 +43,14 @@ def test_garbage_is_collected_until_there_is_none() -> None:
     bin = Bin(12, lot=5)
     assert waited(bin, 600.0) is None
     assert bin.left == 0
+
+
+def test_the_progress_line_has_no_garbage_as_pgs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: List[str] = []
+    shown = SimpleNamespace(show=lambda now: lines.append(str(now)), close=lambda: None)
+    monkeypatch.setattr(wait_phase, "Progress", lambda _: shown)
+    assert waited(Bin(12, lot=5), 600.0) is None
+    assert lines and all("entries of garbage" in line and "PGs" not in line for line in lines)
 
 
 def test_garbage_is_counted_while_it_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:

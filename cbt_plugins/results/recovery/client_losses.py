@@ -290,12 +290,13 @@ def loss_sentences(impact_section: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of a bad second, and the losses that only all operations of a failure or return have."""
     limits = impact_section.get("objective") or {}
     if limits:
-        of_p99 = {op: limit[P99] for op, limit in limits.items() if limit[P99] is not None}
-        latencies = ", ".join(f"{op} {plain(ms)} ms" for op, ms in of_p99.items())
-        by_file = any(limit["given"] for limit in limits.values())
-        source = "the objective of the file" if by_file else f"{DEFAULT_P99_FACTOR:g} times the p99 of the baseline"
+        too_late = ""
+        sources = {True: "the objective of the file", False: f"{DEFAULT_P99_FACTOR:g} times the p99 of the baseline"}
+        for given, source in sources.items():
+            of_p99 = {op: ms for op, limit in limits.items() for ms in [limit[P99]] if limit["given"] == given}
+            latencies = ", ".join(f"{op} {plain(ms)} ms" for op, ms in of_p99.items() if ms is not None)
+            too_late += f"p99 of {latencies} or more ({source}), " if latencies else ""
         success = " or ".join(dict.fromkeys(short_percent(limit[SUCCESS_RATE]) for limit in limits.values()))
-        too_late = f"p99 of {latencies} or more ({source}), " if latencies else ""
         yield (
             f"bad second: {too_late}success of less than {success}, or no success for longer than chance explains"
         )
