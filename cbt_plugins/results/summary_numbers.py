@@ -234,7 +234,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
 
 
 def _why_incomplete(run: ArchivedRun) -> str:
-    """Return what the run said when it ended, if no later attempt followed."""
+    """Return the reason that the run itself gave at its end, if no later attempt followed."""
     lines = [line for line in json_lines(run.path / "events.jsonl") if line.get("event") in _ENDS_AND_BEGIN]
     if lines and lines[-1]["event"] == "run-failed" and lines[-1].get("why"):
         return f"it failed: {' '.join(str(lines[-1]['why']).split())}"
