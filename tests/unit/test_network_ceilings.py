@@ -112,6 +112,20 @@ def test_ceilings_of_a_phase(archive: Archive) -> None:
     assert found["nics"] == "10 Gbit/s as given"
 
 
+def test_clients_and_gateways_of_one_name_in_two_racks_are_four_machines(archive: Archive) -> None:
+    archive.urls = [f"http://rgw1.rack{n}.lab:80" for n in (1, 2)]
+    archive.write()
+    clients = "client1.rack1.lab client1.rack2.lab"
+    line = phase("measure", 800.0, 600.0, clients)
+    found = network_ceilings(archive.run, summary(archive, line), GBIT10)
+    assert found["phases"]["measure"]["get_mib_s"] == pytest.approx(2.5e9 / MIB, rel=1e-6)
+    assert "2 nodes with gateways" in found["layout"]
+    nodes = (*clients.split(), "rgw1.rack1.lab", "rgw1.rack2.lab", "node1.lab", "node2", "node3", "node4")
+    nets = [net(node, "eth0", 10_000, 50.0) for node in nodes]
+    seen = network_ceilings(archive.run, summary(archive, line, nets=nets))
+    assert seen["phases"]["measure"]["get_mib_s"] == pytest.approx(2.5e9 / MIB, rel=1e-6)
+
+
 def test_all_on_the_same_nodes(archive: Archive) -> None:
     """The case of the Reef study, with its formula."""
     archive.urls = [f"http://node{n}:80" for n in (1, 2, 3, 4)]

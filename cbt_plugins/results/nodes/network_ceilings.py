@@ -8,11 +8,11 @@ from __future__ import annotations
 import ipaddress
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.ceph_df import DATA_POOL
-from cbt_plugins.inventory import is_address, nodes_of, short_name
+from cbt_plugins.inventory import host_of, is_address, nodes_of, short_name
 from cbt_plugins.journal import read_json
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
 from cbt_plugins.models.pools import Redundancy, copies
@@ -52,7 +52,11 @@ class Wiring:
 
     def layout(self, clients: Weights) -> Layout:
         """Return the layout with these clients: node -> part of the load. Raises Unknown where no such one can be."""
-        client_weights = {self._node_of_host(short_name(node)): weight for node, weight in clients.items()}
+        names = _distinct_names(clients)
+        client_weights: Dict[str, float] = {}
+        for client, weight in clients.items():
+            node = self._node_of_host(names[client])
+            client_weights[node] = client_weights.get(node, 0.0) + weight
         try:
             return Layout(
                 self.osds, client_weights, self.gateways, self.kept, self.apart, self.cluster_network, self.fast_read
@@ -136,9 +140,10 @@ class Wiring:
         hosts = [urlsplit(url).hostname or "" for url in endpoints]
         if not hosts or any(_loopback(host) for host in hosts):
             hosts = self._listed(run)  # a proxy on each client speaks to all of them
+        names = _distinct_names(hosts)
         weights: Dict[str, float] = {}
         for host in hosts:
-            node = self._node_of_host(short_name(host))
+            node = self._node_of_host(names[host])
             weights[node] = weights.get(node, 0.0) + 1.0
         if not weights:
             raise Unknown("where the gateways run is not known: the archive's endpoints are proxies")
@@ -170,6 +175,15 @@ class Wiring:
                 public = str((osds.get(number) or {}).get("public_addr") or "")
                 node_of_address[public.partition("/")[0].rpartition(":")[0].strip("[]")] = short_name(str(node["name"]))
         return node_of_address
+
+
+def _distinct_names(hosts: Collection[str]) -> Dict[str, str]:
+    """Return host -> its short name, or its whole name where another host has the same short name."""
+    hosts_by_name: Dict[str, Set[str]] = {}
+    for host in hosts:
+        hosts_by_name.setdefault(short_name(host), set()).add(host_of(host))
+    shared = {name for name, names in hosts_by_name.items() if len(names) > 1}
+    return {host: host_of(host) if short_name(host) in shared else short_name(host) for host in hosts}
 
 
 def _loopback(host: str) -> bool:
@@ -244,8 +258,8 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
                 continue
             network = CLUSTER if own_cluster and net.get("side") == "cluster" else PUBLIC
             moved = (net["rx_mib_s"] or 0.0) + (net["tx_mib_s"] or 0.0), net["speed_mbit"] * 1e6 / 8
-            node = short_name(net["node"])
-            best[network][node] = max(moved, best[network].get(node, moved))
+            for node in (short_name(net["node"]), host_of(net["node"])):
+                best[network][node] = max(moved, best[network].get(node, moved))
     speeds = {network: {node: speed for node, (_, speed) in interfaces.items()} for network, interfaces in best.items()}
     for node, speed in speeds[PUBLIC].items():
         speeds[CLUSTER].setdefault(node, speed)
