@@ -220,6 +220,22 @@ def test_a_python_of_this_machine_is_that_of_the_nodes_release(python: str, tmp_
         assert argv[-3:] == [there, "-m", "x"] and ("PYTHONSAFEPATH=1" in argv) == (there == "python3")
 
 
+@pytest.mark.parametrize("command", ["cbt-tools", "/work/.venv/bin/cbt-tools", "python"])
+def test_our_command_runs_with_the_python_of_the_nodes_release(command: str, tmp_path: Path) -> None:
+    """Its first line names a Python of this machine, which finds no modules there."""
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/python3").touch()
+    module = [] if command == "python" else ["-m", "cbt_plugins.tools"]
+    for root, words in (("/", [command]), (str(tmp_path), ["PYTHONSAFEPATH=1", "python3", *module])):
+        record = SimpleNamespace(topology=SimpleNamespace(root=root, node=str))
+        made: Any = SimpleNamespace(spaces=SimpleNamespace(enter=lambda node: []), record=record)
+        argv = lab.Lab.enter(made, "node0", [command, "undo", "faults"])
+        assert argv[-len(words) - 2 :] == [*words, "undo", "faults"]
+    (tmp_path / "usr/bin" / Path(command).name).touch()
+    argv = lab.Lab.enter(made, "node0", [Path(command).name, "undo"])
+    assert argv[-2:] == [Path(command).name, "undo"], "a release may have its own"
+
+
 #: the uid of an attacker: any that is neither root's nor ours
 OTHER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files to another user")

@@ -30,6 +30,7 @@ from .requirements import (
     LabError,
     LabUsage,
     is_closed_in_user_namespace,
+    is_present,
     missing,
     refuse_others_folder,
     refuse_without_aio,
@@ -40,8 +41,12 @@ from .topology import HEAD, LabNode, LabRecord, Topology
 #: What a lab makes in its folder, and so what --wipe removes, in this order: a killed --wipe leaves a lab's folder.
 PARTS = ("etc", "ssh", "nodes", "log", "s3.json", LINKS, "restoring", "restored", "lab.json")
 
-#: a Python, by its path
-_PYTHON = re.compile(r"/.*/python[0-9.]*")
+#: a Python, by its path or its name
+_PYTHON = re.compile(r"(?:/.*/)?python[0-9.]*")
+#: our command, which names a Python of this machine in its first line
+_COMMAND = re.compile(r"(?:/.*/)?cbt-tools")
+#: the Python of a release; it does not import this project as it lies in a working folder
+_RELEASES_PYTHON = ("env", "PYTHONSAFEPATH=1", "python3")
 
 
 def to_stderr(line: str) -> None:
@@ -122,14 +127,18 @@ class Lab:
     def enter(self, node: str, argv: Sequence[str]) -> List[str]:
         """Return the argument list that runs `argv` in a node, in the caller's working folder when the node has it.
 
-        A Python of this machine becomes that of the nodes' release, for which this project is there too.
+        A Python of this machine becomes that of the nodes' release, for which this project is there too, also the
+        Python of `cbt-tools`.
         """
         root = "/"
         if node != "lab":
             self.record.topology.node(node)
             root = self.record.topology.root
-        if argv and _PYTHON.fullmatch(argv[0]) and not os.path.lexists(os.path.join(root, argv[0].lstrip("/"))):
-            argv = ["env", "PYTHONSAFEPATH=1", "python3", *argv[1:]]  # not this project as it lies in a working folder
+        if argv and root != "/" and not is_present(argv[0], root):
+            if _PYTHON.fullmatch(argv[0]):
+                argv = [*_RELEASES_PYTHON, *argv[1:]]
+            elif _COMMAND.fullmatch(argv[0]):
+                argv = [*_RELEASES_PYTHON, "-m", "cbt_plugins.tools", *argv[1:]]
         script = 'cd "$1" 2>/dev/null || cd; shift; exec "$@"'
         return [*self.spaces.enter(node), "sh", "-c", script, node, os.getcwd(), *argv]
 

@@ -68,7 +68,10 @@ NODES = (
 SYSTEMD = (Need("systemctl", "systemd", "systemd"), Need("systemd-run", "systemd", "systemd"))
 
 
-def _present(program: str, root: str) -> bool:
+def is_present(program: str, root: str) -> bool:
+    """Return whether a root folder has a program, by its path or by its name."""
+    if "/" in program:
+        return os.path.lexists(os.path.join(root, program.lstrip("/")))
     if root == "/":
         return shutil.which(program, path=PATH) is not None
     return any(os.path.lexists(f"{root}{folder}/{program}") for folder in PATH.split(":"))
@@ -76,7 +79,7 @@ def _present(program: str, root: str) -> bool:
 
 def _installer(root: str) -> Tuple[str, bool]:
     """Return (command that installs packages, whether they have Debian's names)."""
-    debian = _present("apt-get", root) or not _present("dnf", root)
+    debian = is_present("apt-get", root) or not is_present("dnf", root)
     command = "apt-get install" if debian else "dnf install"
     return (command if root == "/" else f"chroot {root} {command}"), debian
 
@@ -88,7 +91,7 @@ def missing(root: str = "/", ssh: bool = True, systemd: bool = False) -> Tuple[L
     for needs, where in ((HOST, "/"), (NODES, root), (SYSTEMD if systemd else (), root)):
         command, debian = _installer(where)
         for need in needs:
-            if _present(need.program, where) or (not ssh and need.program in ("sshd", "ssh-keygen", "sudo")):
+            if is_present(need.program, where) or (not ssh and need.program in ("sshd", "ssh-keygen", "sudo")):
                 continue
             package = need.deb if debian else need.rpm
             line = f"missing: {need.program} (package {package}): {command} {package}"
