@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.config.fault import kind_class
+from cbt_plugins.config.fault import deadline_of, fault_warnings, kind_class
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import percent
 from cbt_plugins.inventory import nodes_of
@@ -166,3 +166,53 @@ def _as_pool(pool: RunPool) -> _Pool:
     size = pool.replicas or k + m
     least = k + min(1, m - 1) if pool.ec else size - size // 2
     return f"{f'EC {k}+{m}' if pool.ec else f'{size} copies'}, min_size {least} ({pool.key})", size, least
+
+
+_MINUTE = 60.0
+#: mon_osd_down_out_interval where nobody has set it
+_DOWN_OUT, _OPTION = 10 * _MINUTE, "mon_osd_down_out_interval"
+#: flags under which Ceph does not recover or move data
+_HOLD_DATA = ("norecover", "nobackfill", "norebalance")
+
+
+def span_warnings(plan: Plan) -> Iterator[str]:
+    """Yield facts on the plan's faults that are no errors and still worth knowing."""
+    settings, planned_spans = plan.settings, fault_spans(plan)
+    if settings.recovery and not planned_spans:
+        yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and the cycle has no fault"
+    if planned_spans and "noout" in settings.flags:
+        yield "noout: no OSD is marked out, so what a fault takes away is not recovered while it lasts"
+    held = [flag for flag in settings.flags if flag in _HOLD_DATA]
+    if planned_spans and held:
+        waits = [phase.name for phase in plan.phases if phase.wait_clean]
+        text = f"{', '.join(held)}: Ceph may not move the data of a fault back, so PGs may not become active+clean"
+        yield text + (f", and {', '.join(waits)} may not end" if waits else "")
+    left = [span.fault.label for span in planned_spans if span.undone is None]
+    if left:
+        yield f"{', '.join(left)}: not undone by an event: in force until the end of the run"
+    timed = not any(option == _OPTION for _, option, _ in settings.config) and "noout" not in settings.flags
+    for span in planned_spans:
+        label = span.fault.label
+        if span.beside and "clean" not in span.fault.accept:
+            others = ", ".join(fault.label for fault in span.beside)
+            yield f"{label}: refused by rule clean if PGs still recover from {others} then; accept: [clean] overrides"
+        yield from _recovers_by_itself(span)
+        for text in fault_warnings(span.fault.kind, span.fault.options):
+            yield f"{label}: {text}"
+        if timed and span.seconds is not None and abs(span.seconds - _DOWN_OUT) <= _MINUTE:
+            yield (
+                f"{label}: lasts {format_duration(round(span.seconds, 3))}, and OSDs are marked out after 10m unless "
+                f"{_OPTION} says otherwise: set it under settings: config: {{mon: ...}}, or chance decides which of "
+                "the two comes first"
+            )
+
+
+def _recovers_by_itself(span: Span) -> Iterator[str]:
+    deadline = deadline_of(span.fault.kind, span.fault.options)
+    if deadline is None:
+        return
+    limit = f"{span.fault.label}: recovers by itself after {format_duration(deadline)}"
+    if span.seconds is None:
+        yield f"{limit}, and the time of its undo is not known: check options: {{deadline: ...}}"
+    elif span.seconds >= deadline:
+        yield f"{limit}, before its undo ({format_duration(round(span.seconds, 3))}): raise deadline"

@@ -8,8 +8,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.aws_profile import has_token
-from cbt_plugins.config.fault import deadline_of, fault_warnings
-from cbt_plugins.config.fault_spans import Span, event_text, fault_spans, targets_text
+from cbt_plugins.config.fault_spans import event_text, fault_spans, span_warnings, targets_text
 from cbt_plugins.config.generator_classes import generator, generators_of, wants_ceiling
 from cbt_plugins.config.mix import range_of
 from cbt_plugins.config.units import format_duration
@@ -179,8 +178,6 @@ _LARGEST_PUT = 5 << 30
 _LONG = 10 * _MINUTE
 #: seconds for which a session token is valid if nobody asks for more
 _TOKEN_LASTS = 60 * _MINUTE
-#: mon_osd_down_out_interval where nobody has set it
-_DOWN_OUT, _OPTION = 10 * _MINUTE, "mon_osd_down_out_interval"
 
 
 @dataclass(frozen=True)
@@ -387,7 +384,7 @@ def _warnings_of_plan(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     if large and any(_puts_whole(phase) for phase in plan.phases):
         text = f"RGW takes a PUT of at most {about_size(_LARGEST_PUT)} (rgw_max_put_size): use multipart"
         yield f"{', '.join(large)}: {text}"
-    yield from _of_faults(plan)
+    yield from span_warnings(plan)
     yield from _short_ladders(plan)
     yield from _short_tokens(plan)
     if plan.keep_rows:
@@ -459,40 +456,3 @@ def _rates(plan: Plan) -> Iterator[str]:
     given = [load.name for load in loads if load.rate or load.rate_share or _by_rate(load)]
     if given:
         yield f"{', '.join(given)}: the rate is given: compare latencies; throughput is never better nor equivalent"
-
-
-def _of_faults(plan: Plan) -> Iterator[str]:
-    settings, planned_spans = plan.settings, fault_spans(plan)
-    if settings.recovery and not planned_spans:
-        yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and the cycle has no fault"
-    if planned_spans and "noout" in settings.flags:
-        yield "noout: no OSD is marked out, so what a fault takes away is not recovered while it lasts"
-    left = [span.fault.label for span in planned_spans if span.undone is None]
-    if left:
-        yield f"{', '.join(left)}: not undone by an event: in force until the end of the run"
-    timed = not any(option == _OPTION for _, option, _ in settings.config) and "noout" not in settings.flags
-    for span in planned_spans:
-        label = span.fault.label
-        if span.beside and "clean" not in span.fault.accept:
-            others = ", ".join(fault.label for fault in span.beside)
-            yield f"{label}: refused by rule clean if PGs still recover from {others} then; accept: [clean] overrides"
-        yield from _recovers_by_itself(span)
-        for text in fault_warnings(span.fault.kind, span.fault.options):
-            yield f"{label}: {text}"
-        if timed and span.seconds is not None and abs(span.seconds - _DOWN_OUT) <= _MINUTE:
-            yield (
-                f"{label}: lasts {format_duration(round(span.seconds, 3))}, and OSDs are marked out after 10m unless "
-                f"{_OPTION} says otherwise: set it under settings: config: {{mon: ...}}, or chance decides which of "
-                "the two comes first"
-            )
-
-
-def _recovers_by_itself(span: Span) -> Iterator[str]:
-    deadline = deadline_of(span.fault.kind, span.fault.options)
-    if deadline is None:
-        return
-    limit = f"{span.fault.label}: recovers by itself after {format_duration(deadline)}"
-    if span.seconds is None:
-        yield f"{limit}, and the time of its undo is not known: check options: {{deadline: ...}}"
-    elif span.seconds >= deadline:
-        yield f"{limit}, before its undo ({format_duration(round(span.seconds, 3))}): raise deadline"

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.cluster_watch import StatusFeed
-from cbt_plugins.cluster_conditions import CLEAN
+from cbt_plugins.cluster_conditions import CLEAN, is_clean
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.cluster_facts import unclean_states
 from cbt_plugins.formatting.progress_line import NOTHING_AFTER, Now, Remainder
@@ -208,6 +208,10 @@ class Garbage:
         return max(1.0, self._until - time.monotonic())
 
 
+#: PG states that are named when a wait is given up
+_MOST_STATES = 3
+
+
 @dataclass
 class Waiting:
     """One wait: for `duration`, or until no PG counts any more and it has stayed so."""
@@ -230,6 +234,7 @@ class Waiting:
     _least: Optional[Tuple[int, int]] = None  # PGs and objects that are left, since the recovery has begun
     _most: int = 0  # PGs
     _was_clean: bool = False  # a recovery has begun after active+clean
+    _status: Optional[Status] = None  # the newest sample, unless garbage is waited for
 
     def of_garbage(self, garbage: Garbage) -> None:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
@@ -274,6 +279,7 @@ class Waiting:
     def _look(self, watch: StatusFeed) -> None:
         for at, status in watch.poll(1.0):
             if self.garbage is None:
+                self._status = status
                 self._take(at, self.count(status), status.degraded + status.misplaced, status.settled is False)
         if self.garbage is not None and self.garbage.left is not None:
             self._take(time.time(), self.garbage.left, 0, stale=False)
@@ -320,10 +326,18 @@ class Waiting:
         if self.not_clean is None:
             many = "ceph status has not answered" if self.garbage is None else "the amount of RGW's garbage is unknown"
         if self.at_most is not None and now - self._begun >= self.at_most:
-            return f"{many} after {now - self._begun:.0f} s"
+            return f"{many} after {now - self._begun:.0f} s{self._states()}"
         if self.stalled is not None and now - self._progress_at >= self.stalled:
-            return f"{many}, without progress for {self.stalled:.0f} s"
+            return f"{many}, without progress for {self.stalled:.0f} s{self._states()}"
         return None
+
+    def _states(self) -> str:
+        """Return the PG states that are waited for, and the flags of the cluster, which may hold recovery back."""
+        if self._status is None or not self.not_clean:
+            return ""
+        counts = [(n, state) for state, n in self._status.pgs.items() if n and not is_clean(state)]
+        states = [f"{n} {state}" for n, state in sorted(counts, reverse=True)[:_MOST_STATES]]
+        return ": " + ", ".join([*states, *filter(None, [self._status.says.get("OSDMAP_FLAGS")])])
 
 
 def after_phases(run: RunContext) -> None:

@@ -407,6 +407,13 @@ def test_how_many_groups_would_serve_nobody(tmp_path: Path, capsys: pytest.Captu
         assert "down at once" not in plan(capsys, write(tmp_path, text))
 
 
+def test_flags_that_hold_data_where_a_fault_has_put_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Ceph may not move the data of a fault back, so PGs may not become active+clean"
+    assert text not in plan(capsys, write(tmp_path, FAILURES))
+    held = FAILURES.replace("flags: [noscrub]", "flags: [norebalance, noscrub, norecover]")
+    assert f"  norebalance, norecover: {text}, and wait may not end\n" in plan(capsys, write(tmp_path, held))
+
+
 def test_settings_and_that_nothing_else_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, FAILURES)))
     switches = "balancer off; autoscaler on; recovery aggressive from the first fault"

@@ -97,7 +97,10 @@ def follow(
     looks = 0
 
     def status(at: float, left: int) -> Any:
-        return SimpleNamespace(degraded=0, misplaced=0, left=left, settled=not stale[0] <= at < stale[1])
+        settled = not stale[0] <= at < stale[1]
+        pgs = {"active+clean": 90, "active+clean+scrubbing": 1, "active+undersized+degraded": left}
+        says = {"OSDMAP_FLAGS": "norebalance flag(s) set"}
+        return SimpleNamespace(degraded=0, misplaced=0, left=left, settled=settled, pgs=pgs, says=says)
 
     def poll(timeout: float) -> List[Tuple[float, Any]]:
         nonlocal looks
@@ -132,7 +135,7 @@ def stalls_after(
         clock.now += 60.0
         i, left = next(looks)
         bin.left = left
-        return [(60.0 * i, SimpleNamespace(degraded=0, misplaced=10 * left, left=left, settled=True))]
+        return [(60.0 * i, SimpleNamespace(degraded=0, misplaced=10 * left, left=left, settled=True, pgs={}, says={}))]
 
     waited = waiting.Waiting("w", lambda status: status.left, at_most=1e6, stalled=7200.0)  # type: ignore[attr-defined]
     bin: Any = SimpleNamespace(left=None, error=None, collecting=False)
@@ -167,6 +170,12 @@ def test_a_cluster_is_clean_when_it_was_seen_to_stay_so() -> None:
     assert follow(silent) == (None, 6)  # 126 to 141 s: of the silence before that nobody knows
     given_up, looks = follow(clean[:1], at_most=0.2)  # and then silence
     assert given_up == "0 PGs are not active+clean after 0 s" and looks > 4
+
+
+def test_a_wait_that_is_given_up_names_the_states_and_the_flags() -> None:
+    given_up, _ = follow([(100.0, 2)], at_most=0.2)
+    states = "2 active+undersized+degraded, norebalance flag(s) set"
+    assert given_up == f"2 PGs are not active+clean after 0 s: {states}"
 
 
 def test_a_clock_that_is_set_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
