@@ -18,6 +18,8 @@ class Monitor:
     """
 
     DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
+    #: programs without which it sees nothing on a node
+    PROGRAMS: Sequence[str] = ()
     #: started after all others and stopped before them: for what acts on the cluster instead of watching it
     INNERMOST: bool = False
     #: tries again to reach nodes that are silent, at the start and later

@@ -37,6 +37,7 @@ class Stacks(AgentMonitor):
     _profile: StacksProfile
     NAME, AGENT, PARTS = "stacks", Path(__file__).parent / "stacks_agent.py", (daemon_programs, numbered_output)
     DEFAULT_NODES = ("osds", "rgws")
+    PROGRAMS = ("perf",)
 
     def argument(self) -> str:
         return json.dumps(self._profile.model_dump(exclude={"nodes"}))

@@ -11,6 +11,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster_conditions import found_in
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.file_check import Config
@@ -34,6 +35,8 @@ from .command import CommandError
 
 #: seconds for a question that a node answers at once
 _QUICK = 10.0
+#: nodes that a warning names
+_SHOWN = 5
 #: text and exit status of `ceph` for an unknown option
 _UNKNOWN, _UNKNOWN_STATUS = "ENOENT", 2
 
@@ -79,7 +82,8 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
     if has_no_faults and not errors:
         ready = "the cluster, and every node, endpoint and key, is ready for a run"
         live_lines.append(f"  {ready}; the file has no faults and no settings")
-    live_lines += [f"  warning: {text}" for text in _warnings_of_fills(ceph, config)] if not errors else []
+    checks = (_warnings_of_fills, _warnings_of_monitors) if not errors else ()
+    live_lines += [f"  warning: {text}" for check in checks for text in check(ceph, config)]
     if has_no_faults or is_head_silent:  # only the cluster can judge faults
         return LiveAnswers((_title(ceph), *live_lines), (), errors)
     _refuse_unknown(ceph, config, source)
@@ -162,6 +166,21 @@ def _errors_of_fills(ceph: Ceph, config: Config) -> List[str]:
 def _warnings_of_fills(ceph: Ceph, config: Config) -> Sequence[str]:
     """Return a warning for each fill that even empty data pools could not hold."""
     return list(dict.fromkeys(room_warnings(ceph, [run.plan for run in config.runs if run.plan.admin])))
+
+
+def _warnings_of_monitors(ceph: Ceph, config: Config) -> Sequence[str]:
+    """Return a warning for each program of a monitor that some of its nodes do not have."""
+    warnings = []
+    for name, profile in (config.data.get("monitoring_profiles") or {}).items():
+        kind = plugins.load(plugins.MONITORS, name) if name in plugins.references(plugins.MONITORS) else None
+        for program in getattr(kind, "PROGRAMS", ()):
+            nodes = kind(profile, config.cluster, config.common).nodes if kind else ()
+            answers = ceph.remote.run(nodes, f"command -v {shlex.quote(program)}", timeout=_QUICK, check=False)
+            without = [node for node, answer in answers.items() if answer.status]
+            if without:
+                text = f"monitoring_profiles: {name}: {program} is not installed on"
+                warnings.append(f"{text} {', '.join(without[:_SHOWN])}{' ...' if len(without) > _SHOWN else ''}")
+    return warnings
 
 
 def _title(ceph: Ceph) -> str:

@@ -6,6 +6,7 @@ import copy
 import json
 import shlex
 from pathlib import Path
+from typing import Any, Sequence
 
 import pytest
 from faults_world import Connections
@@ -317,6 +318,25 @@ def test_who_does_not_answer_is_named_in_any_file(
     cluster.silent = ["node0"]
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     assert "Error: node0: Connection refused\n" in capsys.readouterr().err
+
+
+def test_nodes_without_the_program_of_a_monitor_are_named(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cluster.run
+
+    def without_perf(nodes: Sequence[str], command: str, *more: Any, **options: Any) -> Any:
+        if command == "command -v perf":
+            return {node: Result("", "", int(node != "node2")) for node in nodes}
+        return run(nodes, command, *more, **options)
+
+    monkeypatch.setattr(cluster, "run", without_perf)
+    file = FILE.replace("down_nodes: 2", "down_nodes: 1")
+    for profiles, told in (("{resources: {}}", False), ("{stacks: {}}", True)):
+        assert main(["plan", "--live", write(tmp_path, f"monitoring_profiles: {profiles}\n{file}")]) == 0
+        out = capsys.readouterr().out
+        warning = "  warning: monitoring_profiles: stacks: perf is not installed on node1, node3, node4\n"
+        assert (warning in out) == told and ("perf" in out) == told
 
 
 def test_two_runs_that_differ_are_both_asked_for(
