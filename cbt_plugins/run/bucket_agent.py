@@ -2,9 +2,9 @@
 Ceph's own commands.
 
 Standard library only (Python 3.6 and newer). One order comes on standard input, a line of JSON: {"url", "region",
-"keys": [access, secret, token or ""], "verify", "authority": a PEM file or null, "look_for": [name...], "remove":
-[name...]}. Lines go back: {"missing": name} of a bucket that was looked for, {"removed": name}, {"failed": text},
-{"objects": so many are gone} now and then, and {"end": true}.
+"keys": [access, secret, token or ""], "verify", "authority": a PEM file or null, "lookup": "path" or "dns",
+"look_for": [name...], "remove": [name...]}. Lines go back: {"missing": name} of a bucket that was looked for,
+{"removed": name}, {"failed": text}, {"objects": so many are gone} now and then, and {"end": true}.
 """
 
 import base64
@@ -50,11 +50,14 @@ def give_up(*_):
 
 
 class SignedRequests:
-    """Requests to one endpoint."""
+    """Requests to one endpoint; with `lookup: dns` about the bucket whose name is then part of the host's."""
 
-    def __init__(self, order):
+    def __init__(self, order, bucket=""):
         parts = urlsplit(order["url"])
         self.host, self.region, self.keys = parts.netloc, order["region"], order["keys"]
+        self.has_bucket = bool(bucket) and order["lookup"] == "dns"
+        if self.has_bucket:
+            self.host = bucket + "." + self.host
         self.context = None
         if parts.scheme == "https":
             self.context = ssl.create_default_context(cafile=order["authority"])
@@ -89,6 +92,10 @@ class SignedRequests:
                 why = text[:200].decode(errors="replace")
                 raise S3Error("%s %s: %s %s" % (method, path, status or "no answer:", why), status)
             time.sleep(PAUSE)
+
+    def path_of(self, bucket, key=""):
+        """Return the path of a bucket, or of an object in it."""
+        return ("" if self.has_bucket else "/" + bucket) + ("/" + key if key or self.has_bucket else "")
 
     def close(self):
         if self.connection is not None:
@@ -178,7 +185,7 @@ def pages(s3, path, query, wanted, tags):
 
 def remove(s3, bucket):
     """Remove all versions, delete markers and unfinished uploads, and then the bucket."""
-    path, gone = "/" + bucket, 0
+    path, gone = s3.path_of(bucket), 0
     listing = [("versions", ""), ("max-keys", str(MOST))]
     for page in pages(s3, path, listing, "ListVersionsResult", ("Version", "DeleteMarker")):
         texts = [
@@ -196,7 +203,7 @@ def remove(s3, bucket):
     for page in pages(s3, path, [("uploads", "")], "ListMultipartUploadsResult", ("Upload",)):
         for element in page:
             upload = [("uploadId", element.findtext("UploadId") or "")]
-            s3.ask("DELETE", path + "/" + element.findtext("Key"), upload, gone=(NO_UPLOAD, NO_BUCKET))
+            s3.ask("DELETE", s3.path_of(bucket, element.findtext("Key")), upload, gone=(NO_UPLOAD, NO_BUCKET))
     s3.ask("DELETE", path)
     for left in reversed(range(TRIES)):
         status, _ = s3.ask("GET", path, [("versions", ""), ("max-keys", "1")], wanted="ListVersionsResult")
@@ -210,7 +217,7 @@ def remove(s3, bucket):
 def is_missing(s3, bucket):
     """Tell whether there is no such bucket."""
     try:
-        return s3.ask("GET", "/" + bucket, [("max-keys", "1")], wanted="ListBucketResult")[0] == 404
+        return s3.ask("GET", s3.path_of(bucket), [("max-keys", "1")], wanted="ListBucketResult")[0] == 404
     except S3Error as error:
         if error.status == 403:
             return False  # it is there, but these keys may not list it
@@ -225,19 +232,17 @@ def say(**record):
 def main():
     signal.signal(signal.SIGALRM, give_up)
     order = json.loads(sys.stdin.readline())
-    s3 = SignedRequests(order)
-    for bucket in order["look_for"]:
+    for bucket in order["look_for"] + order["remove"]:
+        s3 = SignedRequests(order, bucket)
         try:
-            if is_missing(s3, bucket):
+            if bucket in order["remove"]:
+                remove(s3, bucket)
+                say(removed=bucket)
+            elif is_missing(s3, bucket):
                 say(missing=bucket)
         except S3Error as error:
             say(failed=str(error))
-    for bucket in order["remove"]:
-        try:
-            remove(s3, bucket)
-            say(removed=bucket)
-        except S3Error as error:
-            say(failed=str(error))
+        s3.close()
     say(end=True)
 
 

@@ -297,6 +297,7 @@ class BucketsByS3(Buckets):
             "region": s3.region,
             "keys": list(renewed_keys(s3, self._ready.keys, self._ceph).all),
             "verify": s3.verify_tls,
+            "lookup": s3.lookup,
             "authority": self._ready.authority,
             "look_for": [],
             "remove": [],

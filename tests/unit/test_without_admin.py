@@ -23,6 +23,7 @@ from cbt_plugins.config.file_check import load_file
 from cbt_plugins.faults.cluster_lock import NoLock
 from cbt_plugins.plan import S3, Bucket
 from cbt_plugins.results.summary_file import summarize
+from cbt_plugins.run import bucket_agent
 from cbt_plugins.run import buckets as run_buckets
 from cbt_plugins.run.buckets import BucketsByS3
 
@@ -145,6 +146,14 @@ def test_an_existing_bucket_that_is_missing_is_not_made(server: str) -> None:
     with pytest.raises(CephError, match=r"^bucket 'typo' does not exist: create it, or remove `existing: true`$"):
         buckets(server, written, existing="typo").claim()
     assert written == []
+
+
+def test_a_bucket_in_the_name_of_a_host() -> None:
+    order = {"url": "https://s3.x:8443", "region": "r", "keys": ["a", "s", ""], "authority": None, "verify": True}
+    dns = bucket_agent.SignedRequests({**order, "lookup": "dns"}, "b")
+    assert (dns.host, dns.path_of("b"), dns.path_of("b", "k/1")) == ("b.s3.x:8443", "/", "/k/1")
+    path = bucket_agent.SignedRequests({**order, "lookup": "path"}, "b")
+    assert (path.host, path.path_of("b"), path.path_of("b", "k/1")) == ("s3.x:8443", "/b", "/b/k/1")
 
 
 def test_what_cannot_be_removed_is_said(server: str) -> None:
