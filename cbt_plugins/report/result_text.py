@@ -131,8 +131,8 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
     if law["workers"]:
         in_flight = f"{law['in_flight']:.2f} ({signed_percent(law['deviation'])})"
         every = sum(job["workers"] for job in law["jobs"])
-        of = "," if law["workers"] == every else f"; of the {law['workers']} without a given rate,"
-        about.append(f"{several(every, 'worker')}{of} throughput x latency = {in_flight}")
+        free = "" if law["workers"] == every else f"; {law['workers']} without a given rate"
+        about.append(f"{several(every, 'worker')}{free}, throughput x latency = {in_flight}")
     if phase["corrected_ms"]:
         p99, p999 = (plain(phase["corrected_ms"][name]) for name in ("p99", "p999"))
         about.append(f"corrected for requests that the closed loop could not send: p99 {p99} ms, p99.9 {p999} ms")

@@ -305,4 +305,4 @@ def test_all_workers_of_a_phase_with_and_without_a_rate_are_counted(tmp_path: Pa
     jobs = summary["phases"][0]["littles_law"]["jobs"]
     jobs.append({**jobs[0], "workers": 16, "paced": True})
     text = Terminal().text(blocks(summary))
-    assert "20 workers; of the 4 without a given rate, throughput x latency = 4.00 (0.0 %)" in text
+    assert "20 workers; 4 without a given rate, throughput x latency = 4.00 (0.0 %)" in text

@@ -248,7 +248,7 @@ def test_numbers_of_each_work(tmp_path: Path) -> None:
     assert little == {"readers:MIXED": 0.0, "writers:MIXED": -0.5}
     # compare may judge the throughput of the closed loop
     assert [(its.code, its.op) for its in result_warnings(summary)] == [("rate-given", "writers:PUT")]
-    assert "open loop in writers" in Terminal().text(blocks(summary))
+    assert "open loop in writers" in " ".join(Terminal().text(blocks(summary)).split())
     known = configuration(summary, None)
     assert known["phase.new.mix"] == "readers:GET:100 writers:PUT:100"
 
