@@ -64,6 +64,19 @@ def test_an_open_loop_whose_requests_all_end_in_time_has_no_warning(tmp_path: Pa
     assert unfinished(tmp_path / "a", CALM) == {}
 
 
+@pytest.mark.parametrize("seconds", [0.3, 2.0])
+def test_the_usual_requests_in_flight_at_the_end_of_a_load_that_began_with_the_window(
+    tmp_path: Path, seconds: float
+) -> None:
+    rows = [row(i / 200, i / 200 + seconds) for i in range(200 * 21)]
+    assert unfinished(tmp_path / "a", rows, rate=200) == {}
+
+
+def test_requests_that_a_load_lacks_which_began_with_the_window(tmp_path: Path) -> None:
+    warning = unfinished(tmp_path / "a", LATE[100:])
+    assert {"p99_ms", "p999_ms"} <= set(warning["metrics"])
+
+
 def test_requests_that_end_after_the_window_are_lacking_in_its_percentiles(tmp_path: Path) -> None:
     warning = unfinished(tmp_path / "a", LATE)
     assert warning["metrics"] == ["mean_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms", "ttfb_p99_ms", "p99_ratio"]
@@ -91,11 +104,14 @@ def test_one_slow_success_hides_no_requests_that_were_never_answered(tmp_path: P
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rate", [0, 100])
-def test_chance_at_the_ends_of_a_window_makes_no_percentile_doubtful(tmp_path: Path, seed: int, rate: int) -> None:
+@pytest.mark.parametrize("begin", [-10.0, 0.0])
+def test_chance_at_the_ends_of_a_window_makes_no_percentile_doubtful(
+    tmp_path: Path, seed: int, rate: int, begin: float
+) -> None:
     """Requests of some 0.5 s, by a Poisson process, and by 50 workers."""
     chance, rows = random.Random(seed), []
     for worker in range(1 if rate else 50):
-        t = -10.0
+        t = begin
         while t < 21:
             took = chance.lognormvariate(-0.8, 0.5)
             rows.append(row(t, t + took, thread=worker))

@@ -14,7 +14,7 @@ from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 #: seconds that a request is in flight, at least, to be told
 _LONG = 1.0
-#: standard deviations by which fewer requests may be in flight at one end of the window than at the other by chance
+#: standard deviations by which more requests may be in flight at the end of the window than usual by chance
 _CHANCE = 3.0
 _NS = 1e9
 
@@ -41,8 +41,8 @@ class UnfinishedRequests(NamedTuple):
 def unfinished_requests(aggregates: PhaseAggregates, law: Mapping[str, float]) -> Iterator[UnfinishedRequests]:
     """Yield the operations of a phase whose numbers lack slow requests, or requests that nobody answered.
 
-    In an open loop the requests count that began in the window and did not end in it, without as many as ended in it
-    and began before. A closed loop sends nothing while it waits, so that the part of its time counts that is in no
+    In an open loop the requests count that are in flight at the end of the window, without as many as are usually in
+    flight. A closed loop sends nothing while it waits, so that the part of its time counts that is in no
     latency; and only where a request was in flight for longer than every finished one. `law`: Little's law of the
     phase.
     """
@@ -56,7 +56,7 @@ def unfinished_requests(aggregates: PhaseAggregates, law: Mapping[str, float]) -
             share = hidden if is_long else 0.0
             texts = []
         else:
-            share = _late(of) + rate.unstarted / max(1, rate.requests + rate.unstarted)
+            share = _late(of, aggregates.length) + rate.unstarted / max(1, rate.requests + rate.unstarted)
             late = f"{percent(share, '.2g')} of the {op} that were due in the window ended after it, or never"
             texts = [late] if share else []
         metrics = _metrics(share, hidden, is_long, of.cut + of.cut_outside + of.failed_after > 0)
@@ -83,22 +83,26 @@ def _oldest(of: OpAggregates) -> Tuple[float, float]:
     return max(of.oldest_after, of.failed.max if only_cut else 0) / _NS, slowest / _NS
 
 
-def _late(of: OpAggregates) -> float:
-    """Return the share of the due requests of an open loop that did not end in the window."""
-    excess = of.in_flight_at_end - of.in_flight_at_start
-    return max(0.0, excess - _chance(of)) / max(1, of.finished + of.cut + excess)
+def _late(of: OpAggregates, length: float) -> float:
+    """Return the share of the due requests of an open loop that should have ended in a window of so many seconds.
+
+    A load that begins with the window has none in flight at its start. By Little's law rate x latency are usual.
+    """
+    due = max(1, of.finished + of.cut + of.in_flight_at_end - of.in_flight_at_start)
+    usual = max(of.in_flight_at_start, due / max(1.0, length) * _mean(of) / _NS)
+    return max(0.0, of.in_flight_at_end - usual - _CHANCE * math.sqrt(of.in_flight_at_end + usual)) / due
 
 
 def _hidden(of: OpAggregates) -> float:
     """Return the part of the time in flight within the window that no request has which ended in it."""
     ended = of.latency.total + of.failed.total
-    usual = ended / max(1, of.latency.n + of.failed.n)  # of a request
-    return max(0.0, of.busy - ended - _chance(of) * usual) / max(1, of.busy)
+    by_chance = _CHANCE * math.sqrt(of.in_flight_at_end + of.in_flight_at_start)
+    return max(0.0, of.busy - ended - by_chance * _mean(of)) / max(1, of.busy)
 
 
-def _chance(of: OpAggregates) -> float:
-    """Return by how many more requests may be in flight at the end of the window than at its begin by chance."""
-    return _CHANCE * math.sqrt(of.in_flight_at_end + of.in_flight_at_start)
+def _mean(of: OpAggregates) -> float:
+    """Return the mean time (ns) of the requests that ended in the window."""
+    return (of.latency.total + of.failed.total) / max(1, of.latency.n + of.failed.n)
 
 
 def _metrics(share: float, hidden: float, is_long: bool, unanswered: bool) -> Tuple[str, ...]:
