@@ -58,6 +58,21 @@ def test_where_nothing_was_counted_beside_the_phase_any_distance_will_do(tmp_pat
     assert rate(sampled(tmp_path), (5020.0, 5080.0)) == 0.0
 
 
+@pytest.mark.parametrize("other", [0, 1000], ids=["idle", "busy"])
+def test_a_sum_without_a_daemon_of_the_class_is_none(tmp_path: Path, other: int) -> None:
+    """The samples of the second OSD are 5 s later: two of them are in the phase, and one of the first OSD."""
+    files: Dict[str, List[Dict[str, Any]]] = {}
+    for node, (begin, hits_per_s) in enumerate([(0, 1000), (5, other)], 1):
+        lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+        for t in range(begin, 100, 10):
+            counters = {"onode_hits": hits_per_s * t, "allocated_bytes": 7}
+            lines.append({"t": T0 + t, "d": {f"osd.{node}": counters}})
+        files[f"perf_counters.n{node}/n{node}.jsonl"] = lines
+    numbers = made_of(archive(tmp_path, files), (34.0, 46.0))["phases"]["x"]
+    assert {line["name"]: line["value"] for line in numbers["lines"]} == {"allocated_bytes": 14}
+    assert numbers["coarse"] is True
+
+
 def clocked(tmp_path: Path, step: float, lost: int = -1) -> Path:
     """Return an archive of an OSD with 100 hits a second; the clock of its node is set at second 300."""
     lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0, "i": 0}]

@@ -231,7 +231,8 @@ class DaemonInWindows(NamedTuple):
     #: windows without a value, because the daemon was down near an end of it, or nobody watched the daemon
     left_out: AbstractSet[int]
     unwatched: AbstractSet[int]
-    coarse: AbstractSet[int]  # windows for which samples of counters are too far apart
+    #: name of a counter -> windows for which its samples are too far apart
+    coarse: Dict[str, AbstractSet[int]]
 
 
 class _PlacedDaemon(NamedTuple):
@@ -297,23 +298,23 @@ class CountersReader:
         return facts, placed
 
     def _in_windows(self, name: str, counters: DaemonCounters) -> DaemonInWindows:
-        daemon = DaemonInWindows(name, {}, set(), set(), set())
+        daemon = DaemonInWindows(name, {}, set(), set(), {})
         lost = {number for number, window in enumerate(self.windows) if counters.is_lost_in(window)}
         left_out: Set[int] = set()
         unwatched: Set[int] = set()
-        coarse: Set[int] = set()
         for counter in counters.names:
             series = counters.series(counter)
             values = [series.at(window) for window in self.windows]
             with_values = tuple(number for number, at in enumerate(values) if at is not None)
             missing = set(range(len(values))).difference(with_values)
             too_coarse = {n for n in missing if series.is_watched_in(self.windows[n])}
-            coarse |= too_coarse
+            if too_coarse:
+                daemon.coarse[counter] = too_coarse
             unwatched |= missing & lost - too_coarse
             left_out |= {n for n in missing - lost - too_coarse if series.lasts and series.meets(self.windows[n])}
             if with_values:
                 daemon.values[counter] = (with_values, np.array([values[n] for n in with_values]))
-        return daemon._replace(left_out=left_out, unwatched=unwatched, coarse=coarse)
+        return daemon._replace(left_out=left_out, unwatched=unwatched)
 
 
 class _GroupSamples:

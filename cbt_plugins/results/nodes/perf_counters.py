@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -71,8 +71,10 @@ class _WindowValues:
 
     def __init__(self, daemons: Iterable[DaemonInWindows], number: int) -> None:
         self.by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}  # (class of daemons, name) -> daemon -> values
+        coarse: Set[Tuple[str, str]] = set()
         for daemon in daemons:
             daemon_class = "osd" if daemon.name.startswith("osd.") else "rgw"
+            coarse |= {(daemon_class, name) for name, windows in daemon.coarse.items() if number in windows}
             for name, (windows, values) in daemon.values.items():
                 if number in windows:
                     of_daemons = self.by_name.setdefault((daemon_class, name), {})
@@ -80,7 +82,10 @@ class _WindowValues:
         # daemons without values, which sums lack: they were down near an end of the window, or nobody watched them
         self.left_out = [daemon.name for daemon in daemons if number in daemon.left_out]
         self.unwatched = [daemon.name for daemon in daemons if number in daemon.unwatched]
-        self.coarse = any(number in daemon.coarse for daemon in daemons)
+        # idle daemons have a value at any distance of the samples: a sum of them alone would be no sum of the class
+        self.coarse = bool(coarse)
+        for key in coarse:
+            self.by_name.pop(key, None)
 
 
 def _lines(values: _WindowValues, window: Window) -> Iterator[Dict[str, Any]]:
