@@ -105,6 +105,18 @@ def test_a_cluster_that_stalls_to_the_end(tmp_path: Path, endpoints: Sequence[in
     assert phase["total"]["latency_ms"]["p50"] == 25.0 and phase["corrected_ms"]["p99"] > 17_000
 
 
+@pytest.mark.parametrize("hanging", [0, 1])
+def test_workers_without_an_object_are_in_no_stall(tmp_path: Path, hanging: int) -> None:
+    """The loop ran dry at second 14: at most one request is in flight at the end."""
+    rows = loop(1, 0, 14, WORKERS) + answer(1, 30, 16.0, hanging)
+    phase, _ = phase_of(tmp_path, rows)
+    usual = 14 * WORKERS / LATENCY
+    corrected = phase["corrected_ms"]
+    assert corrected["n"] == pytest.approx(usual + hanging * 14 / LATENCY, rel=0.01)
+    assert corrected["p50"] == pytest.approx(25.0, rel=0.01)
+    assert (corrected["p99"] < 30) is (not hanging)
+
+
 def test_half_of_the_share_is_little(tmp_path: Path) -> None:
     _, warnings = phase_of(tmp_path / "few", loop(1, 0, 28, workers=2) + loop(2, 0, 28, workers=14))
     assert warnings["stalled-endpoint"] == "http://rgw1:7480 answered 25 % of its share of the requests"

@@ -267,11 +267,13 @@ def corrected_for_omission(aggregates: PhaseAggregates) -> Optional[Dict[str, An
 def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:
     """Return the ages (ns) of the requests that a stall of this length, to the end of the window, kept from ending.
 
-    The workers of a closed loop are always in a request: what is missing of their time is that of these.
+    The workers of a closed loop are in a request unless it ran dry: what is missing of their time is that of the
+    requests in flight at the end.
     """
     law = littles_law.littles_law(aggregates)
     many = round((law["expected"] - law["in_flight"]) * aggregates.length / seconds)
-    return [round(seconds * _NS)] * max(0, min(many, law["workers"]))
+    in_flight = total(aggregates.ops.values()).in_flight_at_end + aggregates.in_flight_at_end["requests"]
+    return [round(seconds * _NS)] * max(0, min(many, law["workers"], in_flight))
 
 
 def percentiles_corrected_for_omission(histogram: Histogram) -> Optional[Dict[str, Any]]:
