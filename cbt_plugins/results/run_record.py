@@ -57,6 +57,8 @@ class Measurement:
 
 #: code of the warning about what cannot be read; a record without numbers has only this one
 UNREADABLE = "unreadable"
+#: code -> metrics of a warning that names none, because an earlier version of this project made the summary
+_METRICS_BEFORE = {"unfinished-request": ("max_ms",)}
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,15 @@ class ResultWarning:
     episodes: Tuple[str, ...] = ()
     #: those that had load in the phase: a warning about the phase is about what clients lost, too
     loaded: Tuple[str, ...] = ()
-    #: what it is about; (): all that its kind is about
+    #: what it is about; (): all that its kind is about, but see _METRICS_BEFORE
     metrics: Tuple[str, ...] = ()
 
     def is_about(self, phase: str, op: str, metric: str = "") -> bool:
         """Return whether it limits the trust in a metric (without it: in any) of an operation, or of TOTAL, in a phase
         or a state of it.
         """
-        if self.metrics and metric and metric not in self.metrics:
+        metrics = self.metrics or _METRICS_BEFORE.get(self.code, ())
+        if metrics and metric and metric not in metrics:
             return False
         phase = phase.split(STATE)[0]
         inside = self.phase in (None, phase) or phase in self.episodes or (op != CLUSTER and phase in self.loaded)

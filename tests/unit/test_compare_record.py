@@ -267,6 +267,16 @@ def test_what_limits_a_load_says_nothing_of_the_recovery_in_it() -> None:
     assert forbidden(record, "kill failure") == [] and forbidden(record, "fail", "GET") == ["at-limit"]
 
 
+@pytest.mark.parametrize(("metrics", "capped"), [(None, ["max_ms"]), (["p99_ms"], ["p99_ms"])])
+def test_an_unfinished_request_of_an_earlier_version_is_about_the_maximum(
+    metrics: Optional[List[str]], capped: List[str]
+) -> None:
+    named: Dict[str, Any] = {"metrics": metrics} if metrics else {}
+    record = failed({"code": "unfinished-request", "text": "x", "phase": "fail", **named})
+    keys = ("max_ms", "p99_ms", "mean_ms", "success_rate")
+    assert [key for key in keys if forbidding("new", (record,), ("fail", "GET", key))] == capped
+
+
 def test_a_warning_about_a_failure_is_about_its_rows_only() -> None:
     record = failed({"code": "not-clean-before", "text": "x", "episode": "kill failure"})
     assert forbidden(record, "kill failure") == ["not-clean-before"]
