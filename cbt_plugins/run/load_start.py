@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.formatting import percent
+from cbt_plugins.journal import HEARTBEATS, each_json_line
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.models.ladder_search import answer_of_ladder, load_text, next_load, step_result
@@ -99,12 +100,10 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         closed = closed and all(work.rate is None for work in earlier.works)
         if not closed or earlier.is_calibration or not record or not record["window"]:
             continue
-        line = _numbers(run.archive.folder, earlier.name)
-        requests = line["total"]["requests"] + line["total"]["errors"] if line else 0
-        if line is None or not requests:
+        rate, is_limited = _closed_loop_rate(run, i, earlier.name, record)
+        if not rate:
             continue
-        rate = requests / line["window"]["seconds"]
-        if not paced(line):
+        if not is_limited:
             log.info("%s: %s of the %.1f requests/s of %s", phase.name, share, rate, earlier.name)
             return round(phase.rate_share * rate, 3)
         limited.append((earlier.name, rate))
@@ -116,10 +115,49 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
     raise RunFailed(f"{phase.name}: its rate is {share} of a closed loop, but no closed loop ran before it")
 
 
+def _closed_loop_rate(run: RunContext, index: int, name: str, record: Mapping[str, Any]) -> Tuple[float, bool]:
+    """Return the requests/s of a closed loop in its window (0: none), and whether its own rate was limited.
+
+    A summary needs numpy, and a run does not. Without a summary it is the rate of the heartbeats; without these, that
+    of all rows until the end of the window.
+    """
+    line = _numbers(run.archive.folder, name)
+    if line is not None:
+        requests = line["total"]["requests"] + line["total"]["errors"]
+        return requests / line["window"]["seconds"] if requests else 0.0, bool(paced(line))
+    jobs = [job for job in record["jobs"] if job["first_row"] is not None]
+    rate = _rate_of_heartbeats(run.archive.phase(index, name) / HEARTBEATS, record["window"], len(jobs))
+    if not rate and jobs:
+        lasted = record["window"]["end"] - min(job["first_row"] for job in jobs)
+        rate = sum(job["rows_total"] for job in jobs) / lasted
+    return rate, any(job.get("rate_limit") for job in jobs)
+
+
 @lru_cache(maxsize=16)  # many phases may have a share of the same one
 def _numbers(folder: Path, name: str) -> Optional[Mapping[str, Any]]:
-    """Return the entry of a phase that has ended in the summary."""
-    return next(iter(numbers_of_phases(folder, [name])["phases"]), None)
+    """Return the entry of a phase that has ended in the summary; None where no summary can be made."""
+    try:
+        return next(iter(numbers_of_phases(folder, [name])["phases"]), None)
+    except RunFailed as error:
+        log.warning("%s: the rate is that of the heartbeats: %s", name, error)
+        return None
+
+
+def _rate_of_heartbeats(path: Path, window: Mapping[str, float], jobs: int) -> float:
+    """Return the requests/s of all jobs from the first to the last heartbeat in a window.
+
+    0 where one of the jobs has less than two heartbeats there.
+    """
+    reports: Dict[str, List[Tuple[float, int]]] = {}  # of each job the first heartbeat and the latest one
+    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+        for beat in each_json_line(path):
+            if window["start"] <= beat["t"] <= window["end"]:
+                for job, line in beat["jobs"].items():
+                    reports.setdefault(job, [])[1:] = [(beat["t"], line["ops"] + line["errors"])]
+    spans = [(of_job[-1][0] - of_job[0][0], of_job[-1][1] - of_job[0][1]) for of_job in reports.values()]
+    if len(spans) < jobs or any(seconds <= 0 for seconds, _ in spans):
+        return 0.0
+    return sum(requests / seconds for seconds, requests in spans)
 
 
 def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:

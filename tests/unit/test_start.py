@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from run_context import context
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import HEARTBEATS, Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
 from cbt_plugins.run import load_start, preflight
 from cbt_plugins.run.fill_goal import reached_before
@@ -92,6 +93,46 @@ def test_a_closed_loop_that_was_limited_is_taken_only_without_another_one(
     assert start_of(run, 3, OPEN).rate == 25.0
     assert "of limited, whose own rate was limited: no other closed loop ran before it" in caplog.text
     finish(archive, 1, "closed", window={"start": 10.0, "end": 20.0}, jobs=[])
+    assert start_of(run, 3, OPEN).rate == 50.0
+
+
+def without_numpy(*_: Any) -> Dict[str, Any]:
+    raise RunFailed("no results of closed: missing Python package numpy")
+
+
+def test_a_share_is_known_on_a_head_that_can_make_no_summary(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the window, from 10 to 20, and after it there is half of the load."""
+    monkeypatch.setattr(load_start, "numbers_of_phases", without_numpy)
+    archive = RunArchive(tmp_path)
+    jobs = [{"ended": 40.0, "first_row": 10.0, "rows_total": 1500}]
+    finish(archive, 2, "closed", window={"start": 20.0, "end": 30.0}, jobs=jobs)
+    lines = []
+    for t in range(10, 41):
+        ops = 25 * (t - 10) + 25 * min(10, max(0, t - 20))
+        lines.append(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": ops, "errors": ops}}}))
+    heartbeats = archive.phase(2, "closed") / HEARTBEATS
+    heartbeats.write_text("\n".join(lines) + "\n")
+    run = context(plan=PLAN, archive=archive, journal=journal)
+    assert start_of(run, 3, OPEN).rate == 50.0
+    assert "missing Python package numpy" in caplog.text
+    heartbeats.unlink()
+    assert start_of(run, 3, OPEN).rate == 37.5, "as well as it is known"
+
+
+def test_without_a_summary_a_limited_loop_is_taken_only_without_another_one(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_start, "numbers_of_phases", without_numpy)
+    archive = RunArchive(tmp_path)
+    phases = (CLOSED, replace(CLOSED, name="limited"), OPEN)
+    run = context(plan=replace(PLAN, phases=phases), archive=archive, journal=journal)
+    job = {"first_row": 30.0, "rows_total": 500, "rate_limit": 60.0}
+    finish(archive, 2, "limited", window={"start": 30.0, "end": 40.0}, jobs=[job])
+    assert start_of(run, 3, OPEN).rate == 25.0
+    job = {"first_row": 10.0, "rows_total": 1000, "rate_limit": 0.0}
+    finish(archive, 1, "closed", window={"start": 10.0, "end": 20.0}, jobs=[job])
     assert start_of(run, 3, OPEN).rate == 50.0
 
 
