@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster_conditions import CLOCK
 from cbt_plugins.formatting import about_size, several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results.archive import ArchivedRun
-from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift
+from cbt_plugins.results.clock_drift import ClockDrift
 
 _OTHERS = ("warp", "hsbench", "cbt", "cbt_plugins", "python")
 #: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
@@ -173,7 +173,7 @@ class Clocks:
 
     nodes: Mapping[str, float] = field(default_factory=dict)
     monitors: float = 0.0  # of Ceph's monitors, which stamp the OSD maps
-    drifts: Mapping[str, ClockDrift] = field(default_factory=dict)  # of the node that samples the cluster, since then
+    measured: Sequence[Mapping[str, Any]] = ()  # events with the later offsets of the node that samples
 
     @classmethod
     def of(cls, run: ArchivedRun) -> Clocks:
@@ -182,19 +182,19 @@ class Clocks:
         # which of them leads is written nowhere; where they differ, Ceph itself complains from 0.05 s on
         mons = [nodes[node] for node, roles in roles_of_nodes(run).items() if "mon" in roles and node in nodes]
         measured = [event for event in json_lines(run.path / "events.jsonl") if event.get("event") == CLOCK]
-        drifts = {
-            node: ClockDrift.of(measured, node, nodes.get(node, 0.0))
-            for node in {str(event.get("node")) for event in measured}
-        }
-        return cls(nodes, median(mons) if mons else 0.0, drifts)
+        return cls(nodes, median(mons) if mons else 0.0, measured)
 
     def of_file(self, path: Path) -> float:
         """Return the offset of the node whose monitor wrote a file: its folder is PROFILE.NODE."""
-        return self.nodes.get(path.parent.name.partition(".")[2], 0.0)
+        return self.nodes.get(_node_of(path), 0.0)
 
-    def drift_of_file(self, path: Path) -> ClockDrift:
-        """Return the drift of that node's clock from `of_file`."""
-        return self.drifts.get(path.parent.name.partition(".")[2], NO_DRIFT)
+    def drift_of_file(self, path: Path, set_at: Sequence[float]) -> ClockDrift:
+        """Return the drift of that node's clock from `of_file`; `set_at` as in ClockDrift.of."""
+        return ClockDrift.of(self.measured, _node_of(path), self.of_file(path), set_at)
+
+
+def _node_of(path: Path) -> str:
+    return path.parent.name.partition(".")[2]
 
 
 UNMEASURED = Clocks()

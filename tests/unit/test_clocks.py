@@ -88,6 +88,26 @@ def test_milestones_are_the_same_whatever_a_clock_drifts(tmp_path: Path, name: s
         assert t == (known if known is None else pytest.approx(known, abs=0.002))
 
 
+def test_a_step_that_a_line_tells_is_taken_off_once(tmp_path: Path) -> None:
+    """2.5 s in 36 h would be a drift of 19 ppm: half of it would be taken off the samples before the step, too."""
+    run = archive(tmp_path, "one", 0.0, 0.0)
+    events = json_lines(run / "events.jsonl")
+    file = run / "phases" / "01-down" / "monitors" / "recovery.ceph1" / "recovery.jsonl"
+    lines = json_lines(file)
+    measured = [{"t": t, "event": "clock-offset", "node": "ceph1", "seconds": s, "error": 0.001} for t, s in (
+        (events[0]["t"] - 36 * 3600.0, 0.0), (lines[-1]["t"] + 1.0, -2.5)
+    )]  # fmt: skip
+    for line in lines[3:]:
+        line["t"] -= 2.5
+    lines[3]["step"] = -2.5
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in [*measured, *events]))
+    recorded = read_samples([DATA / "one.jsonl"])
+    made = samples_of(read_run(run))
+    assert made.clock_steps == [-2.5]
+    assert [sample.t for sample in made.samples] == pytest.approx([sample.t for sample in recorded.samples], abs=0.002)
+
+
 def test_a_clock_that_was_set_is_no_drift() -> None:
     """The lines of its samples tell of that, and a resumed run has the offset of before in its manifest."""
     offsets = [(0.0, 0.1), (1000.0, 0.2), (2000.0, 5.2), (3000.0, 5.3)]
@@ -97,6 +117,16 @@ def test_a_clock_that_was_set_is_no_drift() -> None:
         [-0.1, -0.1, -0.05, 0.0, 0.0, 0.05, 0.1]
     )
     assert ClockDrift.of(events, "other", 0.0).at(500.0) == 0.0
+    told = ClockDrift.of(events, "n", 0.1, set_at=[500.1])
+    assert [told.at(t) for t in (0.0, 500.0, 1000.0, 3000.0)] == pytest.approx([0.0, 0.0, 0.0, 0.1])
+
+
+@pytest.mark.parametrize(("seconds", "drifted"), [(0.7, 0.7), (2.0, 0.0)])
+def test_a_clock_that_moves_faster_than_a_quartz_was_set(seconds: float, drifted: float) -> None:
+    """The sampler tells of no step below 2 s."""
+    offsets = [(0.0, 0.0), (7200.0, seconds)]
+    events = [{"t": t, "event": "clock-offset", "node": "n", "seconds": s, "error": 0.001} for t, s in offsets]
+    assert ClockDrift.of(events, "n", 0.0).at(7200.0) == drifted
 
 
 def times(made: Dict[str, Any]) -> List[Tuple[str, str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import TimedSample, is_active, is_clean
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import each_json_line, json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift
 from cbt_plugins.results.clock_steps import NEVER_SET
@@ -195,7 +195,8 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     samples = Samples(interval=0.0, period=0.0)
     for path in paths:
-        reader = SampleReader(samples, clocks.of_file(path), clocks.monitors, clocks.drift_of_file(path))
+        drift = clocks.drift_of_file(path, _set_at(path)) if clocks.measured else NO_DRIFT
+        reader = SampleReader(samples, clocks.of_file(path), clocks.monitors, drift)
         for line, is_behind_loss in each_line_and_loss(path, samples.damage):
             if is_behind_loss:
                 reader.forget()
@@ -206,6 +207,12 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     samples.changes = [change_of_epoch[epoch] for epoch in sorted(change_of_epoch)]
     samples.gaps = sorted(samples.gaps + _missing(samples), key=lambda gap: float(gap["t"]))
     return samples
+
+
+def _set_at(path: Path) -> List[float]:
+    """Return the times at which the lines of a file tell that the clock was set, as it showed before."""
+    stepped = (line for line in each_json_line(path) if line.get("step") and isinstance(line.get("t"), (int, float)))
+    return [float(line["t"]) - float(line["step"]) for line in stepped]
 
 
 class SampleReader:
