@@ -15,9 +15,12 @@ from watched_failures import BACK, DOWN, FAULT, SETTLED, only, watched
 from cbt_plugins.cluster.state_sampler_agent import are_all_clean
 from cbt_plugins.cluster_conditions import found_in, is_active, is_clean
 from cbt_plugins.faults.pool_settings import COUNT_PGS
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results.recovery.cluster_samples import read_samples
 from cbt_plugins.results.recovery.episodes import has_whole_recovery
 from cbt_plugins.results.recovery.milestones import milestones
 
+DATA = Path(__file__).parents[1] / "data" / "recovery"
 STALE = {"pgs": {"active+clean": 39, "stale+active+clean": 10}, "num_pgs": 49}
 
 
@@ -29,6 +32,17 @@ def test_pgs_whose_osds_are_all_down_are_neither_clean_nor_active(tmp_path: Path
     (seen,) = {(sample.not_clean, sample.inactive, sample.all_copies) for sample in samples.samples[20:]}
     assert seen == (10, 10, False)
     assert found_in(STALE) == {"not-clean": "10 of 49 PGs: 10 stale+active+clean"}
+
+
+@pytest.mark.parametrize("name", ["killed", "one"])
+def test_pgs_whose_new_primary_has_not_reported_yet_are_not_clean_and_count_as_they_were(name: str) -> None:
+    """For 1 to 2 s after a primary OSD is down, Ceph shows its PGs as `stale`, and counts none of them as inactive."""
+    samples = read_samples([DATA / f"{name}.jsonl"])
+    stale = [sample for sample in samples.samples if any("stale" in state for state in sample.pgs)]
+    assert stale and {(sample.clean, sample.inactive) for sample in stale} == {(False, 0)}
+    failure = milestones(samples, json_lines(DATA / f"{name}-events.jsonl"))["episodes"][0]
+    values = {milestone["name"]: milestone["value"] for milestone in failure["milestones"]}
+    assert values["degraded-peak"]["most_inactive_pgs"] == 1  # one that peers
 
 
 @pytest.mark.parametrize(

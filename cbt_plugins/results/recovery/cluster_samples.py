@@ -76,9 +76,14 @@ class Sample(NamedTuple):
 
     @property
     def inactive(self) -> int:
-        """PGs that serve no request."""
+        """PGs that serve no request.
+
+        After any change of an OSD, a PG is also stale until its new primary has reported: it counts as what it was.
+        """
         counted_pgs = sum(self.pgs.values())
-        active = sum(n for state, n in self.pgs.items() if is_active(state))
+        active = sum(
+            n for state, n in self.pgs.items() if is_active(state if self.settled else state.replace("stale+", ""))
+        )
         return max(counted_pgs, int(self.state.get("num_pgs") or 0)) - active
 
     @property
