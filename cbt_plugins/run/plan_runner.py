@@ -253,7 +253,7 @@ class PlanRunner:
         kept = {*_versioned(run.plan), *(("ceph",) if run.plan.upgrades else ())}
         manifest.update({name: earlier[name] for name in earlier.keys() & kept - new.keys()})
         if any(run.archive.folder.glob("phases/*/phase.json")):  # else no sample was corrected by the earlier offsets
-            moved = _moved_clocks(earlier, manifest)
+            moved = _moved_clocks(earlier, manifest, "" if isinstance(run.watch, NoWatch) else run.watch.node)
             manifest["clock_offsets"] = {**_clock_offsets(manifest), **_clock_offsets(earlier)}
             every = list(dict.fromkeys([*earlier.get("moved_clocks", ()), *moved]))
             manifest.update({"moved_clocks": every} if every else {})
@@ -308,14 +308,22 @@ def _replaced(plan: Plan, earlier: Mapping[str, Any], now: Mapping[str, Any]) ->
     return new
 
 
-def _moved_clocks(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """Return for each clock that was set or drifted since the first invocation by how much; its offset is kept."""
+#: what the text of a clock that moved has more, of the node that samples the cluster
+_STEADY = " (a steady drift is corrected in its samples of the cluster)"
+
+
+def _moved_clocks(earlier: Mapping[str, Any], now: Mapping[str, Any], sampler: str) -> List[str]:
+    """Return for each clock that was set or drifted since the first invocation by how much; its offset is kept.
+
+    `sampler`: the node that samples the cluster, whose clock is measured again and again (SamplerClock).
+    """
     first, offsets = _clock_offsets(earlier), _clock_offsets(now)
     texts = []
     for node in first.keys() & offsets.keys():
         moved = offsets[node]["seconds"] - first[node]["seconds"]
         if abs(moved) > DRIFT + first[node]["error"] + offsets[node]["error"]:
-            texts.append(f"the clock of {node} moved by {moved:+.3f} s while the run was interrupted")
+            text = f"the clock of {node} moved by {moved:+.3f} s while the run was interrupted"
+            texts.append(text + (_STEADY if node == sampler else ""))
     return sorted(texts)
 
 
