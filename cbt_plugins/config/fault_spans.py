@@ -175,6 +175,13 @@ _DOWN_OUT, _OPTION = 10 * _MINUTE, "mon_osd_down_out_interval"
 _HOLD_DATA = ("norecover", "nobackfill", "norebalance")
 
 
+def _moves_data(fault: Fault) -> bool:
+    """Return whether a fault may take OSDs: down, or out."""
+    kind = kind_class(fault.kind)
+    of_osds = _nodes(fault) or _osds(fault) or any(text.startswith(CRUSH) for text in (fault.choose_of, *fault.targets))
+    return "osd" in kind.daemon_types and not kind.serves_on and bool(of_osds)
+
+
 def span_warnings(plan: Plan) -> Iterator[str]:
     """Yield facts on the plan's faults that are no errors and still worth knowing."""
     settings, planned_spans = plan.settings, fault_spans(plan)
@@ -183,7 +190,7 @@ def span_warnings(plan: Plan) -> Iterator[str]:
     if planned_spans and "noout" in settings.flags:
         yield "noout: no OSD is marked out, so what a fault takes away is not recovered while it lasts"
     held = [flag for flag in settings.flags if flag in _HOLD_DATA]
-    if planned_spans and held:
+    if held and any(_moves_data(span.fault) for span in planned_spans):
         waits = [phase.name for phase in plan.phases if phase.wait_clean]
         text = f"{', '.join(held)}: Ceph may not move the data of a fault back, so PGs may not become active+clean"
         yield text + (f", and {', '.join(waits)} may not end" if waits else "")

@@ -412,6 +412,17 @@ def test_flags_that_hold_data_where_a_fault_has_put_it(tmp_path: Path, capsys: p
     assert text not in plan(capsys, write(tmp_path, FAILURES))
     held = FAILURES.replace("flags: [noscrub]", "flags: [norebalance, noscrub, norecover]")
     assert f"  norebalance, norecover: {text}, and wait may not end\n" in plan(capsys, write(tmp_path, held))
+    phases = held.partition("        - hybrid:")[0]
+    cycle = f"{phases}        - hybrid: {{duration: 1h, events: [{{at: 0s, fault: {{label: a, "
+    for fault, warns in [
+        ("kind: stop, daemon_number: 1, daemon_type: rgw", False),
+        ("kind: stop, daemon_type: rgw, nodes: [rgw1]", False),
+        ("kind: stop, daemons: [mgr.a]", False),
+        ("kind: stop, osds: [1]", True),
+        ("kind: stop, crush_type: host", True),
+        ("kind: out, osd_number: 1", True),
+    ]:
+        assert (text in plan(capsys, write(tmp_path, f"{cycle}{fault}}}}}]}}\n"))) == warns, fault
 
 
 def test_settings_and_that_nothing_else_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
