@@ -138,6 +138,7 @@ _ALL = (
     WarningKind("garbage-unknown", "RGW's garbage could not be counted in time"),
     _info("sync-behind", "the zone is behind another zone: replication ran, or will run later"),
     WarningKind("repeated", "a phase was run again after an interruption"),
+    WarningKind("not-prepared", "a wait before a repeated phase had an error", forbids_verdict=True),
     WarningKind("injected-again", "a fault of an earlier phase was injected again after an interruption"),
     WarningKind("refilled", "a later fill was run again beside the objects of its first attempt", forbids_verdict=True),
     WarningKind("replaced", "Ceph or a program was replaced while the run was interrupted", forbids_verdict=True),

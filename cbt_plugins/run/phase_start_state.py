@@ -8,6 +8,7 @@ import logging
 import time
 from typing import Dict, List, Sequence, Tuple, Union
 
+from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults.cluster_facts import ask, down_otherwise
 from cbt_plugins.faults.kind import make
 from cbt_plugins.formatting import several
@@ -26,8 +27,7 @@ def restore_state(run: RunContext, buckets: Buckets, index: int, phase: Phase) -
     """
     return [
         *_restore_objects(run, buckets, index, phase),
-        *_restore_faults(run, index, phase),
-        *_prepare_again(run, index, phase),
+        *_restore_faults_and_waits(run, index, phase),
     ]
 
 
@@ -52,34 +52,61 @@ def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase
     return [("repeated", "an earlier attempt at this phase was broken off, and its objects are still in the bucket")]
 
 
-def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str, str]]:
-    """Inject again the faults of earlier phases that should be in force: the end of the last invocation undid them.
+def _restore_faults_and_waits(run: RunContext, index: int, phase: Phase) -> List[Tuple[str, str]]:
+    """Inject the lost faults of earlier phases again, and do the waits before a broken load again, in the plan's order.
 
-    The cluster may still recover from that undo, so it is waited for before the first of these faults, and before
+    A wait for active+clean or for garbage ends after its events, so its own faults come before it. A pause prepares
+    for its own faults, which come after it.
+    """
+    lost = _lost_changes(run, index)
+    if any(event.inject for p in run.plan.phases[: index - 1] for event in p.events):
+        run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
+    settle = bool(lost) or _begun_before(run, phase)
+    differences: List[Tuple[str, str]] = []
+    for number in _waits_to_repeat(run, index, phase):
+        wait = run.plan.phases[number - 1]
+        limit = number + 1 if wait.wait_clean or wait.wait_gc else number
+        before = [change for n, change in lost if n < limit]
+        differences += [*_inject_again(run, index, phase, before), *_prepare_again(run, number, phase)]
+        lost = [(n, change) for n, change in lost if n >= limit]
+    differences += _inject_again(run, index, phase, [change for _, change in lost])
+    if settle:
+        _wait_before(run, index, phase, [event.inject for event in phase.events if event.inject is not None])
+    return differences
+
+
+def _lost_changes(run: RunContext, index: int) -> List[Tuple[int, _Change]]:
+    """Return the changes that should be in force, but that the end of the last invocation undid, by number of phase."""
+    wanted: Dict[str, Tuple[int, _Change]] = {}
+    for number, earlier in enumerate(run.plan.phases[: index - 1], 1):
+        for event in sorted(earlier.events, key=lambda e: e.at):
+            wanted.update((change.label, (number, change)) for change in _changes_of(event))
+            for label in event.undo:
+                wanted.pop(label, None)
+    present = {record.label for record in run.injector.open_changes}
+    return [
+        (number, change)
+        for label, (number, change) in wanted.items()
+        if label not in present and _was_injected(run, change)
+    ]
+
+
+def _inject_again(run: RunContext, index: int, phase: Phase, changes: Sequence[_Change]) -> List[Tuple[str, str]]:
+    """Inject faults of earlier phases again.
+
+    The cluster may still recover from their undo, so it is waited for before the first of these faults, and before
     those of a phase that does not follow directly upon the phase before it. PGs that the faults already injected
     have degraded are no reason to wait.
     """
-    earlier = [event for p in run.plan.phases[: index - 1] for event in sorted(p.events, key=lambda e: e.at)]
-    wanted: Dict[str, _Change] = {}
-    for event in earlier:
-        wanted.update((change.label, change) for change in _changes_of(event))
-        for label in event.undo:
-            wanted.pop(label, None)
-    present = {record.label for record in run.injector.open_changes}
-    lost = [change for label, change in wanted.items() if label not in present and _was_injected(run, change)]
-    if any(event.inject for event in earlier):
-        run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
-    for fault in lost:
-        if isinstance(fault, NodeCommand):
-            run.injector.run(fault)
+    for change in changes:
+        if isinstance(change, NodeCommand):
+            run.injector.run(change)
             continue
-        _wait_before(run, index, phase, [fault])
-        log.warning("injecting %s again: it was in force when the run was broken off", fault.label)
-        run.injector.inject(fault)
-    if lost or _begun_before(run, phase):
-        _wait_before(run, index, phase, [event.inject for event in phase.events if event.inject is not None])
+        _wait_before(run, index, phase, [change])
+        log.warning("injecting %s again: it was in force when the run was broken off", change.label)
+        run.injector.inject(change)
     text = "{} was undone when the run was broken off, and injected again"
-    return [("injected-again", text.format(fault.label)) for fault in lost]
+    return [("injected-again", text.format(change.label)) for change in changes]
 
 
 def _changes_of(event: Event) -> List[_Change]:
@@ -116,24 +143,29 @@ def lost_events(run: RunContext) -> List[str]:
     return [*texts, *(f"events.jsonl does not have the injection of {label}" for label in dict.fromkeys(labels))]
 
 
-def _prepare_again(run: RunContext, index: int, phase: Phase) -> List[Tuple[str, str]]:
-    """Do the waits directly before a load again, of which an attempt was broken off: dropped caches, garbage, a pause.
+def _waits_to_repeat(run: RunContext, index: int, phase: Phase) -> Sequence[int]:
+    """Return the numbers of the waits directly before a load of which an attempt was broken off.
 
     The attempt has filled the caches, and made garbage and work that goes on.
     """
     if phase.kind == "wait" or not _begun_before(run, phase):
-        return []
-    differences = []
-    first = next((i for i in range(index - 1, 0, -1) if run.plan.phases[i - 1].kind != "wait"), 0) + 1
-    for number in range(first, index):
-        wait = run.plan.phases[number - 1]
-        log.warning("%s: waiting as in %s again: an attempt was broken off since then", phase.name, wait.name)
-        run.events.write("wait-again-begin", phase=phase.name, wait=wait.name)
+        return ()
+    return range(next((i for i in range(index - 1, 0, -1) if run.plan.phases[i - 1].kind != "wait"), 0) + 1, index)
+
+
+def _prepare_again(run: RunContext, number: int, phase: Phase) -> List[Tuple[str, str]]:
+    """Do a wait again: dropped caches, garbage, a pause. An error does not end the run: every resume would have it."""
+    wait = run.plan.phases[number - 1]
+    log.warning("%s: waiting as in %s again: an attempt was broken off since then", phase.name, wait.name)
+    run.events.write("wait-again-begin", phase=phase.name, wait=wait.name)
+    code = given_up_code(wait)
+    try:
         given_up = wait_again(run, number, wait)
-        run.events.write("wait-again-end", phase=phase.name, wait=wait.name, given_up=given_up)
-        if given_up:
-            differences.append((given_up_code(wait), f"before its repetition: {given_up}"))
-    return differences
+    except RemoteError as error:
+        code, given_up = "not-prepared", str(error)
+        log.warning("%s: %s", phase.name, given_up)
+    run.events.write("wait-again-end", phase=phase.name, wait=wait.name, given_up=given_up)
+    return [(code, f"before its repetition: {given_up}")] if given_up else []
 
 
 def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fault]) -> None:
