@@ -159,7 +159,8 @@ def pages(s3, path, query, wanted, tags):
     """Yield the first page of a listing again and again, until it is empty: whoever gets a page removes what is on it.
 
     Raises S3Error when the same page comes TRIES times in a row, or in turns with others: one page is remembered, which
-    is twice as late each time (Brent's algorithm finds a cycle so).
+    is twice as late each time (Brent's algorithm finds a cycle so). When only a part of that page comes again, the
+    listing may lag behind the removal.
     """
     before, again = None, 0
     remembered, returned = set(), 0
@@ -172,14 +173,14 @@ def pages(s3, path, query, wanted, tags):
         if any(name[0] is None for name in names):
             raise S3Error("%s: a listing of things without a name" % path)
         again = again + 1 if names == before else 0
-        returned += names != before and not remembered.isdisjoint(map(tuple, names))
+        returned += names != before and remembered.issubset(map(tuple, names))
         if TRIES in (again, returned):
             raise S3Error("%s: the server still lists what it says it has removed: %s" % (path, names[0][0]))
         if again:
             time.sleep(PAUSE)
         before = names
         if number & (number - 1) == 0:
-            remembered = set(map(tuple, names))
+            remembered, returned = set(map(tuple, names)), 0
         yield page
 
 

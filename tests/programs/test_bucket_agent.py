@@ -167,6 +167,22 @@ def test_an_honest_server_is_believed(
     assert lines[-2].startswith("DELETE /b ") and lines[-1] == "GET /b"
 
 
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [(n, n + 1) for n in range(1, 20)],  # one removed key of each page once more
+        [range(n, n + 9) for n in range(1, 20)],  # the removal goes on behind the answer
+        [(1,), (1, 2), (1, 2, 3), (4,), (5,)],  # the whole page once more, twice
+    ],
+)
+def test_a_listing_that_lags_is_waited_for(
+    liar: Callable[[Answer], bucket_agent.SignedRequests], pages: Sequence[Sequence[int]]
+) -> None:
+    left = [versions(*page) for page in pages]
+    bucket_agent.remove(liar(lambda line: whole(left.pop(0)) if "versions=" in line and left else honest(line)), "b")
+    assert left == []
+
+
 def test_a_bucket_that_is_still_there_was_not_removed(liar: Callable[[Answer], Any]) -> None:
     with pytest.raises(bucket_agent.S3Error, match="b: the server still has the bucket that it says it has removed"):
         bucket_agent.remove(liar(lambda line: whole(versions()) if "max-keys=1&" in line else honest(line)), "b")
