@@ -7,8 +7,10 @@ import logging
 import math
 import threading
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median_low
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.cluster_watch import StatusFeed
@@ -32,8 +34,9 @@ T = TypeVar("T")
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
 #: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_titles.STABLE_IN_SAMPLES
 STABLE_IN_WAIT = 13.0
-#: seconds without a sample after which it must last anew: 2.5 times the longest interval that a file may ask for
-SILENCE = 12.5
+#: without a sample for LONG times the usual interval (the median of the last INTERVALS), it must last anew; SILENCE is
+#: the shortest such time, in seconds, for the longest interval of a file: a process per question can take longer
+LONG, INTERVALS, SILENCE = 2.5, 5, 12.5
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0
 #: seconds between two looks at a deep scrub's progress
@@ -229,6 +232,7 @@ class Waiting:
     clean_since: Optional[float] = None  # our clock
     _begun: float = 0.0
     _seen: float = 0.0  # when the newest sample was taken, on our clock: silence is no sign of a clean cluster
+    _intervals: Deque[float] = field(default_factory=lambda: deque(maxlen=INTERVALS))  # seconds, of the last samples
     _stale: bool = False  # that sample's PG states are older than the last change of an OSD
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None  # PGs and objects that are left, since the recovery has begun
@@ -289,8 +293,10 @@ class Waiting:
         return self.clean_since is not None and self._seen - self.clean_since >= lasting
 
     def _take(self, at: float, left: int, objects_left: int, stale: bool) -> None:
-        if at - self._seen > SILENCE:
-            self.clean_since = None
+        if self._seen:
+            if at - self._seen > max(SILENCE, LONG * median_low(self._intervals or [0.0])):
+                self.clean_since = None
+            self._intervals.append(at - self._seen)
         self.not_clean, self._seen, self._stale = left, at, stale
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 and not stale else None
         # degraded may rise while PGs move: either getting less is progress
