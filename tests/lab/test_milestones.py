@@ -116,7 +116,7 @@ def test_milestones_are_those_of_a_second_sampler(slowly: RunningLab, processes:
             calm()
             # its undo begins while PGs recover, and they are clean before its OSDs are up
             fail()
-            wait_for(lambda: its.samples().samples[-1].moving, "recovering PGs")
+            wait_for(lambda: its.samples().samples[-1].recovering_or_backfilling, "recovering PGs")
             note("undo-begin")
             calm()
             write()
