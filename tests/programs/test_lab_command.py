@@ -209,18 +209,18 @@ def test_a_folder_of_an_up_that_was_killed_is_taken(tmp_path: Path, capsys: pyte
     assert "not the root folder of a Linux release" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+@pytest.mark.parametrize("python", [sys.executable, ".venv/bin/python", "/usr/bin/python3"])
 def test_a_python_of_this_machine_is_that_of_the_nodes_release(python: str, tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/python3").touch()
-    for root, there in (("/", python), (str(tmp_path), "python3" if python == sys.executable else python)):
+    for root, there in (("/", python), (str(tmp_path), python if python == "/usr/bin/python3" else "python3")):
         record = SimpleNamespace(topology=SimpleNamespace(root=root, node=str))
         made: Any = SimpleNamespace(spaces=SimpleNamespace(enter=lambda node: []), record=record)
         argv = lab.Lab.enter(made, "node0", [python, "-m", "x"])
         assert argv[-3:] == [there, "-m", "x"] and ("PYTHONSAFEPATH=1" in argv) == (there == "python3")
 
 
-@pytest.mark.parametrize("command", ["cbt-tools", "/work/.venv/bin/cbt-tools", "python"])
+@pytest.mark.parametrize("command", ["cbt-tools", ".venv/bin/cbt-tools", "/opt/venv/bin/cbt-tools", "python"])
 def test_our_command_runs_with_the_python_of_the_nodes_release(command: str, tmp_path: Path) -> None:
     """Its first line names a Python of this machine, which finds no modules there."""
     (tmp_path / "usr/bin").mkdir(parents=True)

@@ -42,9 +42,9 @@ from .topology import HEAD, LabNode, LabRecord, Topology
 PARTS = ("etc", "ssh", "nodes", "log", "s3.json", LINKS, "restoring", "restored", "lab.json")
 
 #: a Python, by its path or its name
-_PYTHON = re.compile(r"(?:/.*/)?python[0-9.]*")
+_PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 #: our command, which names a Python of this machine in its first line
-_COMMAND = re.compile(r"(?:/.*/)?cbt-tools")
+_COMMAND = re.compile(r"(?:.*/)?cbt-tools")
 #: the Python of a release; it does not import this project as it lies in a working folder
 _RELEASES_PYTHON = ("env", "PYTHONSAFEPATH=1", "python3")
 
