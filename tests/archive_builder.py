@@ -281,6 +281,13 @@ def codes(summary: Mapping[str, Any]) -> List[str]:
     return sorted({warning["code"] for warning in summary["warnings"]})
 
 
+def summary_of_phase(folder: Path, jobs: List[Dict[str, Any]], **more: Any) -> Dict[str, Any]:
+    """Return the summary of a whole run with one phase of these jobs."""
+    directory = run(folder, phases=["new"])
+    phase(directory, 1, "new", jobs, **more)
+    return summarize(directory)
+
+
 # ---- archives of several runs, with seeded noise, for comparison
 
 

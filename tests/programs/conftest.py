@@ -7,11 +7,12 @@ import shutil
 import subprocess
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Callable, Iterator, List
 
 import pytest
 import yaml
 from archive_builder import COPIED, HALF
+from burning_daemon import Daemon
 from rook_cluster import CLIENT, CONSENT, NAMESPACE, OWN, STORE, kubectl, tool, wait_until_at_rest, watched_pods
 from rook_daemons import Rook
 
@@ -90,3 +91,16 @@ def server(page: LivePage) -> Iterator[LiveServer]:
 
     with closing(LiveServer(page, "127.0.0.1", 0)) as started:
         yield started
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Callable[[str, float], Daemon]]:
+    made: List[Daemon] = []
+
+    def make(id: str, seconds: float) -> Daemon:
+        made.append(Daemon(tmp_path, id, seconds))
+        return made[-1]
+
+    yield make
+    for its in made:
+        its.end()

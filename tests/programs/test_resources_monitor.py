@@ -6,22 +6,17 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
+from burning_daemon import ID, Daemon, closed
 from waiting import wait_for
 from watched import lines, running
 
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.stream import NodeProgram
-from cbt_plugins.monitors import lifecycle, node_daemons, resources_agent
-from cbt_plugins.monitors.backlog import Backlog
-from cbt_plugins.monitors.perf_counters import PerfCounters
-from cbt_plugins.monitors.recovery import Recovery
+from cbt_plugins.monitors import lifecycle, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results.nodes import node_samples
 from cbt_plugins.results.nodes import resources as analysis
@@ -32,65 +27,6 @@ HERE = socket.gethostname()
 FILE, PID = f"{HERE}.jsonl", f"resources/{HERE}.pid"
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE]}
 NO_LOAD = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
-ID = str(os.getpid())  # the monitor sees all processes here, those of other tests too
-# Uses one processor for so many seconds of its time, says when, and stays.
-BURN = """\
-import sys, time
-begin = time.time()
-while time.process_time() < float(sys.argv[1]):
-    pass
-print(begin, time.time(), time.process_time(), flush=True)
-sys.stdin.read()
-"""
-
-
-class Daemon:
-    """A process that is called ceph-osd, and uses a processor for some seconds."""
-
-    def __init__(self, folder: Path, id: str, seconds: float) -> None:
-        program = folder / "ceph-osd"
-        if not program.exists():
-            program.symlink_to(os.path.realpath(sys.executable))
-        self.process = subprocess.Popen(
-            [str(program), "-S", "-c", BURN, str(seconds), "--id", id],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def hold(self) -> None:
-        """Let it use no processor until `go`."""
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def burnt(self) -> Tuple[float, float, float]:
-        """When it began and ended, and its processor's time by its own clock."""
-        assert self.process.stdout is not None
-        begin, end, used = map(float, self.process.stdout.readline().split())
-        return begin, end, used
-
-    def total(self) -> float:
-        """All processor time that it has used, its start included, as the kernel says."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Callable[[str, float], Daemon]]:
-    made: List[Daemon] = []
-
-    def make(id: str, seconds: float) -> Daemon:
-        made.append(Daemon(tmp_path, id, seconds))
-        return made[-1]
-
-    yield make
-    for its in made:
-        its.end()
 
 
 def file_in(run_dir: Path) -> Optional[Path]:
@@ -308,16 +244,6 @@ def test_a_process_that_does_not_lead_its_group_is_ended_alone(tmp_path: Path) -
     assert not list(folder.iterdir())
 
 
-@contextmanager
-def closed(processes: Any) -> Iterator[None]:
-    """Close the files of all daemons that are found: labs beside these tests have a thousand threads."""
-    try:
-        yield
-    finally:
-        for process in processes.watched.values():
-            process.close()
-
-
 def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: List[bytes] = []
     monkeypatch.setattr(resources_agent.os, "write", lambda fd, data: written.append(data))
@@ -335,167 +261,3 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert last["gap"] == [last["gap"][0], "the node was too busy"] and last["gap"][0] >= 7.4
     node = node_samples.read_node(tmp_path / "x.jsonl", "x")
     assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
-
-
-def test_all_that_a_later_process_did_was_done_since_somebody_watches(
-    daemon: Callable[[str, float], Daemon],
-) -> None:
-    first = daemon(ID, 0.2)
-    first.burnt()
-    processes = node_daemons.Processes(os.getpid())
-    with closed(processes):
-        processes.scan(0.0)
-        second = daemon(ID, 0.2)
-        second.burnt()
-        processes.scan(1000.0)
-        last = {process.pid: process.last for process in processes.watched.values()}
-    assert last[first.process.pid][0] >= 10  # ticks that nobody saw
-    assert last[second.process.pid] == (0, 0, 0)
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_what_the_threads_of_a_process_ran_between_two_looks(
-    daemon: Callable[[str, float], Daemon], monkeypatch: pytest.MonkeyPatch, kept: bool
-) -> None:
-    monkeypatch.setattr(node_daemons.WatchedThread, "kept", 0)
-    if not kept:  # the process may have no more files
-        monkeypatch.setattr(node_daemons, "KEPT_FILES", 0.0)
-    its = daemon(ID, 1.0)
-    process = node_daemons.WatchedProcess(its.process.pid, "osd", ID, 0)
-    assert process.look() == []  # where its threads begin
-    its.burnt()
-    process.last = process.counters()[:1]
-    ((ms, name),) = process.look()
-    assert name == "ceph-osd" and 600 <= ms <= 1040  # at most 1.0 s, less what it did before the first look
-    assert resources_agent.NodeSampler.busiest_threads([(ms, name)], ms) == [["ceph-osd", 1.0]]
-    assert resources_agent.NodeSampler.busiest_threads([(ms, name)], 2 * ms) == []  # not busy: half a core
-    threads = process.threads
-    assert process.look() == [] and process.threads is threads  # it did nothing: its threads are not read
-    assert node_daemons.WatchedThread.kept == int(kept)
-    process.close()
-    assert node_daemons.WatchedThread.kept == 0
-
-
-@contextmanager
-def limited_group(processors: float = 0.1) -> Iterator[Path]:
-    """Make a cgroup that may use so many processors; skip where this user may make none."""
-    first = Path("/sys/fs/cgroup/cpu")
-    folder = (first if first.exists() else first.parent).resolve() / f"cbtp-test-{os.getpid()}"
-    try:
-        folder.mkdir()
-        if first.exists():
-            (folder / "cpu.cfs_quota_us").write_text(str(round(processors * 100000)))
-        else:
-            (folder / "cpu.max").write_text(f"{round(processors * 100000)} 100000")
-    except OSError as error:
-        pytest.skip(f"no cgroup of our own: {error}")
-    yield folder
-    folder.rmdir()
-
-
-@contextmanager
-def limited(pid: int) -> Iterator[None]:
-    """Keep a process in such a cgroup."""
-    with limited_group() as folder:
-        (folder / "cgroup.procs").write_text(str(pid))
-        yield
-        (folder.parent / "cgroup.procs").write_text(str(pid))
-
-
-def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Daemon], tmp_path: Path) -> None:
-    its = daemon(ID, 0.15)
-    its.hold()
-    free = daemon(f"{ID}1", 0.1)
-    with limited(its.process.pid):
-        processes = node_daemons.Processes(os.getpid())
-        with closed(processes):
-            processes.scan(0.0)
-            limits = node_daemons.Limits()
-            assert limits.rises(processes.watched) == []  # where its counters begin
-            its.go()
-            its.burnt()
-            free.burnt()
-            ((index, periods, throttled),) = limits.rises(processes.watched)
-    assert processes.watched[index].pid == its.process.pid
-    assert 0 < throttled <= periods
-
-
-def test_a_limit_that_stopped_nobody_is_told_with_its_periods(daemon: Callable[[str, float], Daemon]) -> None:
-    """A report tells a limit that was never reached from one that nobody looked at."""
-    its = daemon(ID, 0.15)
-    its.hold()
-    with limited_group(100) as folder:
-        (folder / "cgroup.procs").write_text(str(its.process.pid))
-        processes = node_daemons.Processes(os.getpid())
-        with closed(processes):
-            processes.scan(0.0)
-            limits = node_daemons.Limits()
-            assert limits.rises(processes.watched) == []
-            its.go()
-            its.burnt()
-            ((index, periods, throttled),) = limits.rises(processes.watched)
-        (folder.parent / "cgroup.procs").write_text(str(its.process.pid))
-    assert processes.watched[index].pid == its.process.pid
-    assert periods > 0 and throttled == 0
-
-
-#: as in a container: $0 is the cgroup of a shell and the root that it sees; then words
-IN_CONTAINER = 'echo $$ > "$0/cgroup.procs" && mount --bind "$0" "${0%/*}" && exec unshare --cgroup "$@"'
-LIMITED = """
-import os, time, types
-from cbt_plugins.monitors import node_daemons
-limits, processes = node_daemons.Limits(), {7: types.SimpleNamespace(pid=os.getpid())}
-assert limits.rises(processes) == []
-while time.process_time() < 0.5:
-    pass
-((index, periods, throttled),) = limits.rises(processes)
-assert index == 7 and 0 < throttled <= periods
-"""
-
-
-def test_a_limit_of_a_pod_is_seen_within_it() -> None:
-    """Its own cgroup is the root there, as of each container that has namespaces of its own."""
-    with limited_group() as folder:
-        line = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_CONTAINER, str(folder)]
-        done = subprocess.run([*line, sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
-def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Path) -> None:
-    """radosgw 18.2 is called notif-worker0, as one of its threads."""
-    program = tmp_path / "radosgw"
-    program.symlink_to(os.path.realpath(sys.executable))
-    rename = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'notif-worker0', 0, 0, 0); print(1, flush=True)"
-    line = ["-S", "-c", f"{rename}; sys.stdin.read()", "--name", "client.rgw.rgw7"]
-    commands = [[its, *line] for its in (str(program), sys.executable)]
-    started = [subprocess.Popen(its, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for its in commands]
-    try:
-        for its in started:
-            assert its.stdout is not None and its.stdout.readline()
-        processes = node_daemons.Processes(os.getpid())
-        with closed(processes):
-            processes.scan(0.0)
-        known = {process.pid: (process.daemon_class, process.id) for process in processes.watched.values()}
-    finally:
-        for its in started:
-            its.kill()
-            its.communicate()
-    assert known[started[0].pid] == ("rgw", "rgw.rgw7") and started[1].pid not in known
-
-
-@pytest.mark.parametrize(
-    ("program", "argument"),
-    [
-        (NodeProgram(Resources.AGENT, Resources.PARTS), "1"),
-        (NodeProgram(Recovery.AGENT, Recovery.PARTS), '[{"interval": 1, "ceph": "false", "conf": "x"}]'),
-        (NodeProgram(PerfCounters.AGENT, PerfCounters.PARTS), "1"),
-        (NodeProgram(Backlog.AGENT, Backlog.PARTS), '{"interval": 1, "admin": "false"}'),
-    ],
-    ids=["resources", "recovery", "perf_counters", "backlog"],
-)
-def test_a_program_for_nodes_brings_its_parts_along(program: NodeProgram, argument: str, tmp_path: Path) -> None:
-    """A Python without this project runs it to its end."""
-    line = [sys.executable, "-IS", *program.words(argument)]
-    done = subprocess.run(line, input=program.text, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert '"end":"told"' in done.stdout.splitlines()[-1]

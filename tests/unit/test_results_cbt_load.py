@@ -29,9 +29,8 @@ def load() -> List[str]:
 
 
 def one(tmp_path: Path, job: Dict[str, Any], **more: Any) -> Dict[str, Any]:
-    directory = made.run(tmp_path, phases=["new"])
-    made.phase(directory, 1, "new", [job], **{"engine": "cbt-load", "asked": ASKED, "as_aggregates": True, **more})
-    return summarize(directory)
+    about = {"engine": "cbt-load", "asked": ASKED, "as_aggregates": True, **more}
+    return made.summary_of_phase(tmp_path, [job], **about)
 
 
 def warnings(summary: Dict[str, Any]) -> Dict[str, str]:

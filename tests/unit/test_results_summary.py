@@ -7,11 +7,11 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import archive_builder as made
 import pytest
-from archive_builder import codes
+from archive_builder import codes, summary_of_phase
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.result_text import blocks
@@ -23,17 +23,9 @@ from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.job_aggregates import OpAggregates
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
-from cbt_plugins.results.summary_numbers import new_vs_aged
 from cbt_plugins.warning_kinds import KINDS, Severity
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
-
-
-def one(tmp_path: Path, jobs: List[Dict[str, Any]], **more: Any) -> Dict[str, Any]:
-    """The summary of a whole run with one phase of these jobs."""
-    directory = made.run(tmp_path, phases=["new"])
-    made.phase(directory, 1, "new", jobs, **more)
-    return summarize(directory)
 
 
 def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
@@ -81,11 +73,11 @@ def test_new_against_aged(tmp_path: Path) -> None:
 
 
 def test_one_measurement_is_compared_with_nothing(tmp_path: Path) -> None:
-    assert one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET))])["new_vs_aged"] is None
+    assert summary_of_phase(tmp_path, [made.job("g", "GET", made.steady("GET", **GET))])["new_vs_aged"] is None
 
 
 def test_a_good_run_has_no_warnings(tmp_path: Path) -> None:
-    summary = one(
+    summary = summary_of_phase(
         tmp_path, [made.job("g", "GET", made.steady("GET", **GET), cut=True, signal=15, ended=made.T0 + 12.0)]
     )
     assert summary["warnings"] == []
@@ -172,40 +164,6 @@ def test_the_page_has_the_severity_of_each_kind() -> None:
         assert marked == {code for code in listed - {"code"} if KINDS[code].severity is severity}
 
 
-def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
-    rows = [
-        made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)
-    ]  # 10 ms work, 10 ms pause
-    summary = one(tmp_path, [made.job("g", "GET", rows)])
-    assert codes(summary) == ["littles-law"]
-    assert "= 1.00 requests in flight, but 2 workers (-50.0 %)" in summary["warnings"][0]["text"]
-    law = summary["phases"][0]["littles_law"]
-    assert (law["in_flight"], law["concurrency"], law["deviation"]) == (1.0, 1.0, -0.5)
-
-
-def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
-    rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
-    assert codes(one(tmp_path / "a", [made.job("g", "GET", rows, rate_limit=100)])) == ["at-limit"]
-    assert codes(one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])) == [
-        "at-limit",
-        "littles-law",
-    ]
-
-
-def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
-    """warp's limiter: GET at 100/s cannot become faster, on whatever cluster."""
-    rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
-    summary = one(tmp_path, [made.job("g", "GET", rows, rate_limit=100), made.job("h", "GET", rows, workers=2)])
-    (warning,) = (its for its in summary["warnings"] if its["code"] == "paced")
-    assert warning["op"] == "GET" and "GET was limited to 100 requests/s in 1 of 2 jobs: it could" in warning["text"]
-    # 100/s of 300/s: that it is slower than before would be no fault of the limit
-    slow = one(tmp_path / "slow", [made.job("g", "GET", rows, rate_limit=300)])
-    assert "paced" in codes(slow) and "at-limit" not in codes(slow)
-    assert "LIMITED: GET to 100.0/s: these numbers do not show what" in Terminal().text(blocks(summary))
-    again = {**summary["phases"][0], "name": "again"}
-    assert "rate limited, so no answer on aging: GET" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
-
-
 def aged_archive(tmp_path: Path, limit: int) -> Dict[str, Any]:
     """Filled with 200 objects, aged with 600, and read: names of the aging come before those of the fill."""
     directory = made.run(tmp_path, phases=["fill", "age", "measure"])
@@ -233,27 +191,6 @@ def test_the_share_of_the_objects_that_reads_could_find(tmp_path: Path) -> None:
         assert ("reads know" in Terminal().text(blocks(summary))) == warned
 
 
-def test_littles_law_does_not_warn_of_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:
-    rows = [made.row("DELETE", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
-    dry = [{"code": "ran-dry", "text": "d ran out of objects to delete", "job": "d"}]
-    assert codes(one(tmp_path, [made.job("d", "DELETE", rows, restarts=1)], warnings=dry)) == ["ran-dry"]
-
-
-def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
-    rows = [
-        made.row("GET", (i + 1) / 100 - 2, 0.01, thread=w, error="503" if i % 2 else "")
-        for i in range(1400)
-        for w in (0, 1)
-    ]
-    summary = one(tmp_path, [made.job("g", "GET", rows)])
-    assert codes(summary) == ["errors"]
-    get = summary["phases"][0]["ops"]["GET"]
-    assert (get["obj_per_s"], get["errors"], get["success_rate"]) == (100.0, 1000, 0.5)
-    assert get["error_latency_ms"]["mean"] == 10.0
-    assert get["error_kinds"] == [{"text": "503", "count": 1400}]
-    assert "1400 of 2800 GET failed (50 % in the window)" in summary["warnings"][0]["text"]
-
-
 @pytest.mark.parametrize(
     ("more", "code", "text"),
     [
@@ -266,7 +203,7 @@ def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
 )
 def test_jobs(tmp_path: Path, more: Dict[str, Any], code: str, text: str) -> None:
     job = made.job("g", "GET", made.steady("GET", **GET), **more)
-    summary = one(tmp_path, [job])
+    summary = summary_of_phase(tmp_path, [job])
     assert [w["text"] for w in summary["warnings"] if w["code"] == code and text in w["text"] and w["job"] == "g"]
 
 
@@ -312,7 +249,7 @@ def test_phase_states(tmp_path: Path) -> None:
         }
     ]
     asked = {"duration": 20.0, "mix": {"GET": 90, "PUT": 10}}
-    summary = one(tmp_path, jobs, status="degraded", warnings=said, accounting=accounting, asked=asked)
+    summary = summary_of_phase(tmp_path, jobs, status="degraded", warnings=said, accounting=accounting, asked=asked)
     assert codes(summary) == ["accounting", "agent-lost", "mix", "short-window"]
     by = {w["code"]: w for w in summary["warnings"]}
     lost = {"code": "agent-lost", "severity": "warning", "text": "it went", "job": "g", "phase": "new"}
@@ -327,7 +264,7 @@ def test_mix_has_a_tolerance(tmp_path: Path) -> None:
     jobs = [made.job("g", "GET", made.steady("GET", **GET))]
     for share, expected in ((98.6, []), (98.4, ["mix"])):
         asked = {"duration": 10.0, "mix": {"GET": share, "STAT": 100 - share}}
-        assert codes(one(tmp_path / str(share), jobs, asked=asked)) == expected
+        assert codes(summary_of_phase(tmp_path / str(share), jobs, asked=asked)) == expected
 
 
 def test_a_calibration_has_no_mix_to_keep(tmp_path: Path) -> None:
@@ -342,16 +279,17 @@ def test_a_calibration_has_no_mix_to_keep(tmp_path: Path) -> None:
 def test_a_degraded_phase_says_why_once(tmp_path: Path) -> None:
     jobs = [made.job("g", "GET", made.steady("GET", **GET))]
     said = [{"code": "agent-lost", "text": "it went"}]
-    assert codes(one(tmp_path / "a", jobs, status="degraded", warnings=said)) == ["agent-lost"]
-    assert codes(one(tmp_path / "b", jobs, status="degraded")) == ["phase-status"]
-    assert codes(one(tmp_path / "c", jobs, status="failed", warnings=said)) == ["agent-lost", "phase-status"]
+    assert codes(summary_of_phase(tmp_path / "a", jobs, status="degraded", warnings=said)) == ["agent-lost"]
+    assert codes(summary_of_phase(tmp_path / "b", jobs, status="degraded")) == ["phase-status"]
+    failed = summary_of_phase(tmp_path / "c", jobs, status="failed", warnings=said)
+    assert codes(failed) == ["agent-lost", "phase-status"]
 
 
 def test_a_stall(tmp_path: Path) -> None:
     rows = made.steady("GET", workers=2, seconds=5, latency=0.01, begin=-1)
     rows += [made.row("GET", 7.5, 3.5, thread=w) for w in (0, 1)]
     rows += made.steady("GET", workers=2, seconds=4, latency=0.01, begin=7.5)
-    summary = one(tmp_path, [made.job("g", "GET", rows)])
+    summary = summary_of_phase(tmp_path, [made.job("g", "GET", rows)])
     assert codes(summary) == ["stall"]
     assert (
         "nothing succeeded in 2 of 10 seconds; the longest gap is 3.5 s, 4.0 s after the start"
@@ -365,14 +303,14 @@ def test_percentiles_need_samples(tmp_path: Path) -> None:
         made.job("g", "GET", made.steady("GET", workers=1, seconds=10, latency=0.02), workers=1),
         made.job("s", "STAT", made.steady("STAT", workers=1, seconds=10, latency=0.5), workers=1),
     ]
-    summary = one(tmp_path, jobs)
+    summary = summary_of_phase(tmp_path, jobs)
     ops = summary["phases"][0]["ops"]
     assert ops["GET"]["latency_ms"]["p99"] == 20.0
     assert (ops["GET"]["latency_ms"]["p999"], ops["STAT"]["latency_ms"]["p99"]) == (None, None)
     assert ops["STAT"]["mib_per_s"] is None
     texts_ = [w["text"] for w in summary["warnings"] if w["code"] == "few-samples"]
     assert texts_ == ["p99 needs 100 requests and p99.9 needs 1000; there are 499 GET, 19 STAT"]
-    assert codes(one(tmp_path / "age", jobs, role="age")) == []
+    assert codes(summary_of_phase(tmp_path / "age", jobs, role="age")) == []
 
 
 def test_a_success_rate_is_1_only_if_no_request_failed() -> None:
@@ -396,13 +334,14 @@ def test_a_request_that_never_came_back(tmp_path: Path) -> None:
     rows = made.steady("GET", workers=1, seconds=12, latency=0.01)
     rows += made.steady("GET", workers=1, seconds=3, latency=0.01)[:-1]
     rows[-299:] = [row.replace("\t0\tGET", "\t1\tGET", 1) for row in rows[-299:]]
-    summary = one(tmp_path, [made.job("g", "GET", rows, cut=True, signal=15, ended=made.T0 + 12.0)])
+    summary = summary_of_phase(tmp_path, [made.job("g", "GET", rows, cut=True, signal=15, ended=made.T0 + 12.0)])
     assert summary["phases"][0]["in_flight_at_end"] == {"requests": 1, "oldest_seconds": 9.01}
     assert codes(summary) == ["littles-law", "unfinished-request"]
 
 
 def test_phases_without_a_window(tmp_path: Path) -> None:
-    summary = one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET))], window=(0, 0), status="failed")
+    jobs = [made.job("g", "GET", made.steady("GET", **GET))]
+    summary = summary_of_phase(tmp_path, jobs, window=(0, 0), status="failed")
     assert codes(summary) == ["no-window", "phase-status"]
     assert not summary["usable"]
     get = summary["phases"][0]["ops"]["GET"]
