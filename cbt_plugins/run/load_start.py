@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -19,7 +18,6 @@ from cbt_plugins.plan import CALIBRATE, Ladder, Phase
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.reporting import numbers_of_phases
-from cbt_plugins.warning_kinds import paced
 
 log = logging.getLogger(__name__)
 
@@ -118,29 +116,16 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
 def _closed_loop_rate(run: RunContext, index: int, name: str, record: Mapping[str, Any]) -> Tuple[float, bool]:
     """Return the requests/s of a closed loop in its window (0: none), and whether its own rate was limited.
 
-    A summary needs numpy, and a run does not. Without a summary it is the rate of the heartbeats; without these, that
-    of all rows until the end of the window.
+    It is that of the heartbeats in the window: before it workers may still join, and after it warp ends its requests.
+    Without heartbeats it is that of all rows until the end of the window. A summary would be exact, but no load runs
+    while it is made, and it needs numpy, which a run does not.
     """
-    line = _numbers(run.archive.folder, name)
-    if line is not None:
-        requests = line["total"]["requests"] + line["total"]["errors"]
-        return requests / line["window"]["seconds"] if requests else 0.0, bool(paced(line))
     jobs = [job for job in record["jobs"] if job["first_row"] is not None]
     rate = _rate_of_heartbeats(run.archive.phase(index, name) / HEARTBEATS, record["window"], len(jobs))
     if not rate and jobs:
         lasted = record["window"]["end"] - min(job["first_row"] for job in jobs)
         rate = sum(job["rows_total"] for job in jobs) / lasted
     return rate, any(job.get("rate_limit") for job in jobs)
-
-
-@lru_cache(maxsize=16)  # many phases may have a share of the same one
-def _numbers(folder: Path, name: str) -> Optional[Mapping[str, Any]]:
-    """Return the entry of a phase that has ended in the summary; None where no summary can be made."""
-    try:
-        return next(iter(numbers_of_phases(folder, [name])["phases"]), None)
-    except RunFailed as error:
-        log.warning("%s: the rate is that of the heartbeats: %s", name, error)
-        return None
 
 
 def _rate_of_heartbeats(path: Path, window: Mapping[str, float], jobs: int) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, Optional, cast
+from typing import Any, Iterable, Iterator, Optional, Tuple, cast
 
 import pytest
 from run_context import context
@@ -15,7 +16,7 @@ from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import HEARTBEATS, Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
-from cbt_plugins.run import load_start, preflight
+from cbt_plugins.run import preflight
 from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.run_archive import RunArchive
@@ -59,78 +60,56 @@ def test_after_a_broken_attempt_the_objects_are_listed_again(tmp_path: Path, jou
     assert start_of(context(plan=PLAN, archive=archive, journal=journal), 2, CLOSED).memory.stale
 
 
-def numbers(seconds: float, requests: int, errors: int, limit: float = 0.0) -> Dict[str, Any]:
-    """The line of a closed loop in a summary."""
-    total = {"requests": requests, "errors": errors}
-    jobs = [{"op": "GET", "rate_limit": limit or None}]
-    return {"window": {"seconds": seconds}, "total": total, "loop": "closed", "jobs": jobs}
+def beat(folder: Path, counts: Iterable[Tuple[float, float]]) -> Path:
+    """Write a heartbeat of a job for each time and count of its requests, of which a part has failed."""
+    file = folder / HEARTBEATS
+    with file.open("w") as out:
+        for t, n in counts:
+            out.write(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": n - n / 5, "errors": n / 5}}}) + "\n")
+    return file
 
 
-def test_a_share_is_of_the_window_of_the_last_closed_loop(
-    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its jobs have 1000 rows: also those before the window, and those after it, which warp's processes still make."""
+def test_a_share_is_of_the_window_of_the_last_closed_loop(tmp_path: Path, journal: Journal) -> None:
+    """Before the window, from 10 to 20, and after it, where warp still makes rows, there is half of the load."""
     archive = RunArchive(tmp_path)
     run = context(plan=PLAN, archive=archive, journal=journal)
     with pytest.raises(RunFailed, match="no closed loop"):
         start_of(run, 3, OPEN)
-    monkeypatch.setattr(load_start, "numbers_of_phases", lambda *_: {"phases": [numbers(8.4, 600, 72)]})
-    jobs = [{"ended": 24.0, "first_row": 10.0 + n / 1000, "rows_total": n} for n in (600, 400)]
-    finish(archive, 2, "closed", window={"start": 12.0, "end": 20.4}, jobs=jobs)
-    assert start_of(run, 3, OPEN).rate == 40.0
-    assert start_of(run, 2, CLOSED).rate is None
-
-
-def test_a_closed_loop_that_was_limited_is_taken_only_without_another_one(
-    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    archive = RunArchive(tmp_path)
-    limited = replace(CLOSED, name="limited")
-    run = context(plan=replace(PLAN, phases=(CLOSED, limited, OPEN)), archive=archive, journal=journal)
-    lines = {"closed": numbers(10.0, 1000, 0), "limited": numbers(10.0, 500, 0, limit=60.0)}
-    monkeypatch.setattr(load_start, "numbers_of_phases", lambda _, names: {"phases": [lines[name] for name in names]})
-    finish(archive, 2, "limited", window={"start": 30.0, "end": 40.0}, jobs=[])
-    assert start_of(run, 3, OPEN).rate == 25.0
-    assert "of limited, whose own rate was limited: no other closed loop ran before it" in caplog.text
-    finish(archive, 1, "closed", window={"start": 10.0, "end": 20.0}, jobs=[])
-    assert start_of(run, 3, OPEN).rate == 50.0
-
-
-def without_numpy(*_: Any) -> Dict[str, Any]:
-    raise RunFailed("no results of closed: missing Python package numpy")
-
-
-def test_a_share_is_known_on_a_head_that_can_make_no_summary(
-    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Before the window, from 10 to 20, and after it there is half of the load."""
-    monkeypatch.setattr(load_start, "numbers_of_phases", without_numpy)
-    archive = RunArchive(tmp_path)
     jobs = [{"ended": 40.0, "first_row": 10.0, "rows_total": 1500}]
     finish(archive, 2, "closed", window={"start": 20.0, "end": 30.0}, jobs=jobs)
-    lines = []
-    for t in range(10, 41):
-        ops = 25 * (t - 10) + 25 * min(10, max(0, t - 20))
-        lines.append(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": ops, "errors": ops}}}))
-    heartbeats = archive.phase(2, "closed") / HEARTBEATS
-    heartbeats.write_text("\n".join(lines) + "\n")
-    run = context(plan=PLAN, archive=archive, journal=journal)
+    counts = ((t, 50 * (t - 10) + 50 * min(10, max(0, t - 20))) for t in range(10, 41))
+    heartbeats = beat(archive.phase(2, "closed"), counts)
     assert start_of(run, 3, OPEN).rate == 50.0
-    assert "missing Python package numpy" in caplog.text
+    assert start_of(run, 2, CLOSED).rate is None
     heartbeats.unlink()
     assert start_of(run, 3, OPEN).rate == 37.5, "as well as it is known"
 
 
-def test_without_a_summary_a_limited_loop_is_taken_only_without_another_one(
-    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+def test_a_rate_is_computed_without_all_heartbeats_in_memory(tmp_path: Path, journal: Journal) -> None:
+    """A hundred drivers write a million counts in three hours."""
+    archive = RunArchive(tmp_path)
+    jobs = [{"ended": 1e4, "first_row": 0.0, "rows_total": 500_000}]
+    finish(archive, 2, "closed", window={"start": 0.0, "end": 1e4}, jobs=jobs)
+    beat(archive.phase(2, "closed"), ((t, 50 * t) for t in range(10_000)))
+    run = context(plan=PLAN, archive=archive, journal=journal)
+    tracemalloc.start()
+    try:
+        assert start_of(run, 3, OPEN).rate == 25.0
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_closed_loop_that_was_limited_is_taken_only_without_another_one(
+    tmp_path: Path, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(load_start, "numbers_of_phases", without_numpy)
     archive = RunArchive(tmp_path)
     phases = (CLOSED, replace(CLOSED, name="limited"), OPEN)
     run = context(plan=replace(PLAN, phases=phases), archive=archive, journal=journal)
     job = {"first_row": 30.0, "rows_total": 500, "rate_limit": 60.0}
     finish(archive, 2, "limited", window={"start": 30.0, "end": 40.0}, jobs=[job])
     assert start_of(run, 3, OPEN).rate == 25.0
+    assert "of limited, whose own rate was limited: no other closed loop ran before it" in caplog.text
     job = {"first_row": 10.0, "rows_total": 1000, "rate_limit": 0.0}
     finish(archive, 1, "closed", window={"start": 10.0, "end": 20.0}, jobs=[job])
     assert start_of(run, 3, OPEN).rate == 50.0
