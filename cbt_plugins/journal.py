@@ -254,14 +254,15 @@ def _records(objects: Iterable[Dict[str, Any]], path: Path) -> List[Dict[str, An
     return complete_lines
 
 
-def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
-    """Yield the objects of `json_lines`, one line in memory at a time."""
+def each_json_line(path: Path, word: str = "") -> Iterator[Dict[str, Any]]:
+    """Yield the objects of `json_lines`, one line in memory at a time; only those of lines with this word."""
     try:
         file = open_regular(path, _MOST_LINES)
     except (FileNotFoundError, NotADirectoryError):
         return
+    needed = word.encode()
     with file:
-        yield from _objects(file)
+        yield from _objects(line for line in lines_of(file) if needed in line)
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
@@ -275,8 +276,8 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _objects(file: BinaryIO) -> Iterator[Dict[str, Any]]:
-    for line in lines_of(file):
+def _objects(lines: Iterable[bytes]) -> Iterator[Dict[str, Any]]:
+    for line in lines:
         value = _object_of(line)
         if value is not None:
             yield value

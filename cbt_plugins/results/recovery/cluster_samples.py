@@ -216,8 +216,8 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
 
 def _set_at(path: Path) -> List[float]:
     """Return the times at which the lines of a file tell that the clock was set, as it showed before."""
-    stepped = (line for line in each_json_line(path) if line.get("step") and isinstance(line.get("t"), (int, float)))
-    return [float(line["t"]) - float(line["step"]) for line in stepped]
+    stepped = (line for line in each_json_line(path, '"step"') if isinstance(line.get("t"), (int, float)))
+    return [float(line["t"]) - float(line["step"]) for line in stepped if line.get("step")]
 
 
 class SampleReader:
