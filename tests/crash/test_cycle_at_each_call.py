@@ -250,6 +250,7 @@ def test_what_was_made_stays_from_the_first_phase_on(moment: str, tmp_path: Path
     assert at_the_end(world) + world.repeated() == []
 
 
+@pytest.mark.long
 def test_killed_while_its_pool_is_removed(tmp_path: Path, url: str) -> None:
     """All phases are done: the next start removes what is left, and the run is whole."""
     world = Prepared(tmp_path / "w", url)
@@ -260,7 +261,7 @@ def test_killed_while_its_pool_is_removed(tmp_path: Path, url: str) -> None:
     assert json.loads(manifest.read_text())["pools"]["own"]["pg_num"] == 4
 
 
-@pytest.mark.parametrize("mode", ["term", "twice"])
+@pytest.mark.parametrize("mode", ["term", pytest.param("twice", marks=pytest.mark.long)])
 def test_ended_while_a_node_is_stopped(mode: str, tmp_path: Path, url: str) -> None:
     """By one signal, and by a second one while that is cleared up: the run itself puts everything back."""
     world = CycleOnStandIn(tmp_path / "w", url)

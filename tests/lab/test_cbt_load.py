@@ -263,9 +263,10 @@ def nanoseconds(text: str) -> int:
 
 @pytest.mark.parametrize(
     "fault",
-    [kill, pytest.param(hang, marks=pytest.mark.long), pytest.param(cut, marks=pytest.mark.long)],
+    [kill, hang, cut],
     ids=["killed", "hung", "cut-off"],
 )
+@pytest.mark.long
 def test_load_goes_on_when_one_of_two_rgws_is_gone(
     lab: RunningLab, tmp_path: Path, fault: Callable[[RunningLab], Callable[[], None]]
 ) -> None:

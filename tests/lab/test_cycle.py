@@ -336,7 +336,8 @@ def _user(lab: RunningLab, uid: str, quota: bool = False) -> Dict[str, Any]:
     return {**S3, "user": uid}
 
 
-@pytest.mark.parametrize("engine", ["cbt-load", pytest.param("warp", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["cbt-load", "warp"])
 def test_a_fill_that_the_cluster_refuses_ends_with_its_words(lab: RunningLab, tmp_path: Path, engine: str) -> None:
     s3 = _user(lab, f"perf$full-{engine}", quota=True)
     phases = [{"fill": {"duration": "20m"}}, {"hybrid": {"duration": "20m"}}]

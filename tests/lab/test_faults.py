@@ -241,6 +241,7 @@ def test_a_node_whose_packets_are_dropped_is_still_in_reach(faulty: Faulty) -> N
     faulty.clean()
 
 
+@pytest.mark.long
 def test_a_replaced_osd_has_its_number_and_nothing_else(faulty: Faulty) -> None:
     before = faulty.osd(1)
     consent = "osd.1 will be destroyed"

@@ -289,7 +289,7 @@ def tiny_folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("victim", ["first process", "starter"])
+@pytest.mark.parametrize("victim", [pytest.param("first process", marks=pytest.mark.long), "starter"])
 def test_a_killed_lab_leaves_no_process_interface_mount_or_namespace(tiny_folder: Path, victim: str) -> None:
     before = links()
     argv = [

@@ -129,6 +129,7 @@ def test_a_node_that_goes_and_comes_is_watched_again(lab: RunningLab, tmp_path: 
     assert {line["id"] for line in made["daemons"] if line["node"] == "node4"} == {"6", "7"}
 
 
+@pytest.mark.long
 def test_a_busy_disk_of_osds_is_the_bottleneck(lab: RunningLab, tmp_path: Path) -> None:
     # under another name: fio is a load generator, and would be that
     copy = "cp /usr/bin/fio /var/tmp/diskload && mkdir -p /var/lib/ceph/x && exec /var/tmp/diskload --name=x"

@@ -79,6 +79,7 @@ def test_a_newer_release_opens_a_copy_and_daemons_are_switched_to_it(tmp_path: P
         lab.down(wipe=True)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not roots(), reason=f"no other release: {BRING}")
 def test_nodes_run_another_releases_binaries(tmp_path: Path) -> None:
     need_machine()

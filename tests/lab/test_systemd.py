@@ -196,6 +196,7 @@ def test_a_timer_that_is_not_needed_is_taken_away(units: Units) -> None:
     assert units.sh(question) == "disarmed"
 
 
+@pytest.mark.long
 def test_a_node_reboots(units: Units) -> None:
     """`systemctl reboot`: systemd ends the node; its units start with the next boot, because they are enabled."""
     units.sh(f"systemctl enable {' '.join(UNITS)}")
