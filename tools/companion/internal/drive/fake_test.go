@@ -148,6 +148,9 @@ func (v *server) list(r *s3.Request, result *s3.Result) {
 		}
 	}
 	slices.Sort(keys)
+	if r.Exists != "" && (len(keys) == 0 || keys[0] > r.Exists) {
+		v.fault("LIST after %s, while %s does not exist", r.StartAfter, r.Exists)
+	}
 	result.Truncated = len(keys) > r.MaxKeys
 	keys = keys[:min(len(keys), r.MaxKeys)]
 	result.Objects = int64(len(keys))

@@ -172,6 +172,8 @@ var lies = map[s3.Op]map[string]struct {
 		"a key twice":            {page(false, contents("p/1", "p/1")), "protocol: a listing of keys that were not asked for, or in no order"},
 		"keys in no order":       {page(false, contents("p/2", "p/3", "p/1")), "protocol: a listing of keys that were not asked for, or in no order"},
 		"more, but no keys":      {page(true, ""), "protocol: a listing of nothing that says that there is more"},
+		"no keys":                {page(false, ""), "protocol: a listing without an object that exists"},
+		"not the first key":      {page(true, contents("p/0000000002", "p/0000000003")), "protocol: a listing without an object that exists"},
 		"more than was asked":    {page(false, contents("p/1", "p/2", "p/3", "p/4")), "protocol: a listing of more keys than were asked for"},
 		"keys without an end":    {endless(head+"\r\n<ListBucketResult>", contents("p/1"), 0), "protocol: a listing of more keys than were asked for"},
 		"elements without end":   {endless(head+"\r\n<ListBucketResult>", "<CommonPrefixes><Prefix>p</Prefix></CommonPrefixes>", 0), "protocol: a listing without an end"},

@@ -15,7 +15,7 @@ func (w *worker) prepare() {
 	switch {
 	case r.Op == s3.List:
 		r.Key, r.MaxKeys = s.spec.Prefix, w.e.spec.ListKeys
-		r.StartAfter = w.somewhere(s)
+		w.listFrom(s)
 		return
 	case !s.numbered():
 		r.Key, r.Expected = s.listed.at(c.number), s.listed.expected(c.number)
@@ -41,20 +41,26 @@ func (w *worker) prepare() {
 	}
 }
 
-// somewhere is the key after which a LIST begins.
-func (w *worker) somewhere(s *space) string {
+// listFrom chooses the key after which a LIST begins. The next object that exists counts as read: nothing deletes it
+// before the answer, which must list it.
+func (w *worker) listFrom(s *space) {
+	r := &w.request
 	if !s.numbered() {
-		if s.listed.len() == 0 {
-			return ""
+		if n := s.listed.len(); n > 0 {
+			r.StartAfter = s.listed.at(1 + w.chooser.random.Int64N(n))
 		}
-		return s.listed.at(1 + w.chooser.random.Int64N(s.listed.len()))
+		return
 	}
 	s.mu.Lock()
-	used := s.used
-	s.mu.Unlock()
-	if used == 0 {
-		return ""
+	defer s.mu.Unlock()
+	if s.used == 0 {
+		return
 	}
-	// 0: from the very first
-	return w.keyOf(s.spec.Prefix, w.chooser.random.Int64N(used))
+	after := w.chooser.random.Int64N(s.used) // 0: from the very first
+	r.StartAfter = w.keyOf(s.spec.Prefix, after)
+	if next := s.live.Next(after + 1); next > 0 {
+		w.choice.number = next
+		s.flights.Read(next)
+		r.Exists = string(appendKey(nil, s.spec.Prefix, next))
+	}
 }

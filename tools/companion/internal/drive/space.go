@@ -126,7 +126,8 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 	op, number, lived := c.op.spec.Op, c.number, c.lived
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if op != s3.Get && op != s3.Stat && came.good && (came.silent || came.unsure && s.versioned) {
+	writes := op == s3.Put || op == s3.Multipart || op == s3.Delete
+	if writes && came.good && (came.silent || came.unsure && s.versioned) {
 		// the try without an answer may be carried out after a later PUT or DELETE of the object; one that failed may have
 		// made another version
 		s.tally.seen++

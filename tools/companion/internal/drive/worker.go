@@ -119,7 +119,7 @@ func (w *worker) chooseRequest() bool {
 
 // giveBack is for an object that no request was made for.
 func (w *worker) giveBack() {
-	if c := &w.choice; c.op.spec.Op != s3.List && c.space.numbered() {
+	if c := &w.choice; c.space.numbered() {
 		c.space.finish(c, fate{})
 	}
 }
@@ -169,7 +169,7 @@ func (w *worker) do(started, intended time.Time) {
 			w.sink.Again()
 		}
 	}
-	if c := &w.choice; o.spec.Op != s3.List && c.space.numbered() {
+	if c := &w.choice; c.space.numbered() {
 		if c.space.finish(c, fate{result.Kind == "", unsure, silent}) {
 			w.e.complete()
 		}

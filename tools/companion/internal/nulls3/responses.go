@@ -15,7 +15,9 @@ const (
 	etag    = `"d41d8cd98f00b204e9800998ecf8427e"`
 	changed = "Wed, 01 Oct 2025 00:00:00 GMT"
 	xmlHead = `<?xml version="1.0" encoding="UTF-8"?>`
-	space   = ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`
+	// of the number in a key of cbt-load
+	keyDigits = 10
+	space     = ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`
 )
 
 type handler struct {
@@ -60,6 +62,7 @@ func (h *handler) onObject(ctx *fasthttp.RequestCtx, method string) {
 			return
 		}
 		answer.Header.Set("ETag", etag)
+		h.noteNumber(ctx.Path())
 		if ctx.QueryArgs().Has("uploadId") {
 			h.multipart.Add(1)
 		} else {
@@ -106,6 +109,18 @@ func (h *handler) onBucket(ctx *fasthttp.RequestCtx, method string) {
 	h.bucket.Add(1)
 }
 
+// noteNumber notes the number of an object that is written, where its key is one of cbt-load's: a listing must find it.
+func (h *handler) noteNumber(path []byte) {
+	digits := len(path) - keyDigits
+	if digits < 1 || '0' <= path[digits-1] && path[digits-1] <= '9' {
+		return
+	}
+	number, err := strconv.ParseUint(string(path[digits:]), 10, 63)
+	for last := h.written.Load(); err == nil && int64(number) > last && !h.written.CompareAndSwap(last, int64(number)); {
+		last = h.written.Load()
+	}
+}
+
 // listing is the keys PREFIX0000000001 ... that come after one of them.
 func (h *handler) listing(prefix, after string, most int) string {
 	if most <= 0 || most > 1000 {
@@ -115,15 +130,16 @@ func (h *handler) listing(prefix, after string, most int) string {
 	if last, err := strconv.Atoi(strings.TrimPrefix(after, prefix)); err == nil && last >= 0 {
 		first = last + 1
 	}
-	last := min(h.keys, first+most-1)
+	keys := max(h.keys, int(h.written.Load()))
+	last := min(keys, first+most-1)
 	var text strings.Builder
-	text.WriteString(xmlHead + "<ListBucketResult" + space + "><IsTruncated>" + strconv.FormatBool(last < h.keys) + "</IsTruncated>")
+	text.WriteString(xmlHead + "<ListBucketResult" + space + "><IsTruncated>" + strconv.FormatBool(last < keys) + "</IsTruncated>")
 	for number := first; number <= last; number++ {
 		key := escape(prefix) + padded(number)
 		text.WriteString("<Contents><Key>" + key + "</Key><LastModified>2025-10-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd98f00b204e9800998ecf8427e&quot;</ETag><Size>" +
 			strconv.Itoa(h.size) + "</Size><StorageClass>STANDARD</StorageClass></Contents>")
 	}
-	if last < h.keys {
+	if last < keys {
 		text.WriteString("<NextContinuationToken>" + escape(prefix) + padded(last) + "</NextContinuationToken>")
 	}
 	text.WriteString("</ListBucketResult>")
@@ -133,7 +149,7 @@ func (h *handler) listing(prefix, after string, most int) string {
 // padded is the number as numbered objects have it.
 func padded(number int) string {
 	digits := strconv.Itoa(number)
-	return strings.Repeat("0", max(0, 10-len(digits))) + digits
+	return strings.Repeat("0", max(0, keyDigits-len(digits))) + digits
 }
 
 func escape(text string) string {

@@ -31,7 +31,10 @@ type options struct {
 }
 
 // counts are the requests that were answered, by what they were.
-type counts struct{ get, put, stat, remove, list, multipart, bucket, failed atomic.Int64 }
+type counts struct {
+	get, put, stat, remove, list, multipart, bucket, failed atomic.Int64
+	written                                                 atomic.Int64 // greatest number of a key
+}
 
 // Main is `cbt-load null`: serves until SIGTERM or SIGINT, prints what it was asked and returns the exit status. With a
 // program behind its options it serves as long as that runs, and returns its exit status.
@@ -40,7 +43,7 @@ func Main(args []string) int {
 	flags := flag.NewFlagSet("cbt-load null", flag.ContinueOnError)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7099", "address and port")
 	flags.IntVar(&o.size, "size", 4096, "bytes of every object")
-	flags.IntVar(&o.keys, "keys", 10000, "objects that a listing finds below its prefix")
+	flags.IntVar(&o.keys, "keys", 10000, "objects that a listing finds below its prefix; more if a greater number was written")
 	flags.DurationVar(&o.delay, "delay", 0, "time that each answer takes")
 	flags.Float64Var(&o.failPut, "fail-put", 0, "percent of the PUTs that are refused with 503 SlowDown")
 	flags.BoolVar(&o.tls, "tls", false, "https, with a certificate that nobody has signed")

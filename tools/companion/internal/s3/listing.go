@@ -21,6 +21,7 @@ const (
 	errEndless = nonsense("a listing without an end")
 	errOrder   = nonsense("a listing of keys that were not asked for, or in no order")
 	errEmpty   = nonsense("a listing of nothing that says that there is more")
+	errMissing = nonsense("a listing without an object that exists")
 
 	largestObject = 10_000 * 5 << 30 // bytes: the most parts of the largest size
 )
@@ -34,6 +35,7 @@ type listing struct {
 	etags     []uint64
 	prefix    string
 	after     string
+	exists    string // a key that is after `after`; empty: none is known
 	raw       []byte // all keys, as they came
 	ends      []int  // of each of them in raw
 	most      int64  // keys that were asked for
@@ -56,7 +58,7 @@ func (l *listing) reset(r *Request, result *Result) {
 		most = PageKeys
 	}
 	*l = listing{keep: r.WantKeys, keys: result.Keys[:0], sizes: result.Sizes[:0], etags: result.ETags[:0], prefix: r.Key,
-		after: r.StartAfter, most: most, left: (most + 8) * keyListed, raw: l.raw[:0], ends: l.ends[:0], tag: l.tag[:0], text: l.text[:0]}
+		after: r.StartAfter, exists: r.Exists, most: most, left: (most + 8) * keyListed, raw: l.raw[:0], ends: l.ends[:0], tag: l.tag[:0], text: l.text[:0]}
 }
 
 func (l *listing) Write(piece []byte) (int, error) {
@@ -147,6 +149,7 @@ func (l *listing) finish() error {
 	case l.truncated && l.count == 0:
 		return errEmpty
 	}
+	missing := l.exists != "" // all keys are after it, or there are none
 	begin, last, prefix := 0, []byte(l.after), []byte(l.prefix)
 	for _, end := range l.ends {
 		key, err := l.decoded(l.raw[begin:end])
@@ -157,10 +160,14 @@ func (l *listing) finish() error {
 		if bytes.Compare(key, last) <= 0 || !bytes.HasPrefix(key, prefix) {
 			return errOrder
 		}
+		missing = missing && string(key) > l.exists
 		if l.keep {
 			l.keys = append(l.keys, string(key))
 		}
 		begin, last = end, key
+	}
+	if missing {
+		return errMissing
 	}
 	return nil
 }

@@ -58,6 +58,7 @@ type Request struct {
 	Sink       io.Writer // GET: gets the object; nil: it is thrown away. Its error is KindChecksum
 	StartAfter string    // LIST
 	MaxKeys    int       // LIST
+	Exists     string    // LIST: an object that exists all the while; empty: none is known. A listing that begins after it is wrong
 	WantKeys   bool      // LIST: fill Result.Keys, Result.Sizes and Result.ETags
 	Expected   Expected  // GET, STAT: what the object is known to be
 	Until      time.Time // the deadline; the request is over by then. A MULTIPART that failed may take a second more
