@@ -7,7 +7,7 @@ that it left after the phase before, or, when a phase was broken off, from listi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
@@ -172,6 +172,8 @@ class CbtLoadJobs(Generator):
         spec["state_in"] = f"{FOLDER}/spec/{spec['job']}.state" if state else ""
         loads = spec.get("works") or [spec]
         ops = [op_of_work(load.get("name", ""), op["op"]) for load in loads for op in load["ops"]]
+        if memory.stale:
+            self._set_no_deletes(spec["spaces"], loads, driver.id in memory.outdated)
         return LoadJob(
             id=spec["job"],
             driver=driver.id,
@@ -190,6 +192,15 @@ class CbtLoadJobs(Generator):
             spec=spec,
             state=state,
         )
+
+    @staticmethod
+    def _set_no_deletes(spaces: Sequence[Dict[str, Any]], loads: Sequence[Mapping[str, Any]], outdated: bool) -> None:
+        """Mark the spaces of which nothing has deleted objects since the state: the broken-off attempt had these ops.
+        """
+        with_deletes = {name for load in loads for op in load["ops"] if op["op"] == "DELETE" for name in op["spaces"]}
+        for space in spaces:
+            if space["numbered"]:
+                space["no_deletes"] = not outdated and space["name"] not in with_deletes
 
     def _common(self, driver: Driver, memory: Memory) -> Dict[str, Any]:
         s3, options = self._plan.s3, self._plan.cbt_load

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, FrozenSet, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
 
 from cbt_plugins.config import generator_classes
 from cbt_plugins.config.key_errors import FieldError
@@ -136,6 +136,8 @@ class Memory:
 
     states: Mapping[str, Path] = field(default_factory=dict)  # driver -> its last state file
     stale: bool = False  # an attempt was broken off since: list what is there
+    #: drivers without a state of the last phase of their engine: that phase may have deleted objects
+    outdated: FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)

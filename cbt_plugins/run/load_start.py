@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
@@ -55,12 +55,17 @@ def _check_goal(run: RunContext, phase: Phase) -> None:
 
 def _memory(run: RunContext, index: int, phase: Phase) -> Memory:
     states: Dict[str, Path] = {}
+    current: Set[str] = set()  # drivers with a state of the last phase of this engine
     suffix = "" if phase.kind == "wait" else generator_of(phase.engine).state
     for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
-        for path in (run.archive.phase(i, earlier.name) / "state").glob(f"*{suffix}"):
-            states[path.name[: -len(suffix)]] = path
+        paths = (run.archive.phase(i, earlier.name) / "state").glob(f"*{suffix}")
+        left = {path.name[: -len(suffix)]: path for path in paths}
+        states.update(left)
+        if earlier.kind != "wait" and earlier.engine == phase.engine:
+            current = {*left}
     since = run.journal.since("phase-done")
-    return Memory(states, stale=any(record["event"] == "phase-begun" for record in since))
+    stale = any(record["event"] == "phase-begun" for record in since)
+    return Memory(states, stale, frozenset(states.keys() - current))
 
 
 def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from config_files import CLUSTER
@@ -102,6 +102,27 @@ def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:
     assert two.state is None and two.spec["state_in"] == ""
     assert two.spec["make_buckets"] and not one.spec["make_buckets"]  # where it has written the bucket is there
     assert one.spec["spaces"][0]["rebuild"] and one.spec["state_out"].endswith("/state/01.state")
+
+
+@pytest.mark.parametrize(
+    ("mix", "kind", "outdated", "no_deletes"),
+    [
+        ({"GET": 50.0, "DELETE": 50.0}, "hybrid", (), [False, True]),
+        ({"GET": 50.0, "PUT": 50.0}, "hybrid", (), [True, True]),
+        ({"GET": 50.0, "PUT": 50.0}, "hybrid", ("01",), [False, False]),
+        (None, "delete", (), [False, False]),
+        (None, "verify", (), [True, True]),
+    ],
+)
+def test_objects_that_a_listing_lacks_are_lost_where_nothing_has_deleted_any(
+    mix: Any, kind: str, outdated: Tuple[str, ...], no_deletes: List[bool]
+) -> None:
+    phase = Phase("m", kind, duration=60.0, mix=mix, roles={"DELETE": ("a",)}, engine="cbt-load")
+    memory = Memory({"01": Path("/a/01.state")}, stale=True, outdated=frozenset(outdated))
+    (spec,) = specs(plan(FILL, phase, drivers=1, across=True), phase, memory)
+    assert [space["no_deletes"] for space in spec["spaces"]] == no_deletes
+    (spec,) = specs(plan(FILL, phase, drivers=1, across=True), phase)
+    assert not any("no_deletes" in space for space in spec["spaces"])
 
 
 def test_data_that_is_not_numbered_is_listed_and_only_read() -> None:

@@ -57,7 +57,12 @@ def test_after_a_broken_attempt_the_objects_are_listed_again(tmp_path: Path, jou
     finish(archive, 1, "fill")
     journal.write("phase-done", phase="fill")
     journal.write("phase-begun", phase="closed")
-    assert start_of(context(plan=PLAN, archive=archive, journal=journal), 2, CLOSED).memory.stale
+    run = context(plan=PLAN, archive=archive, journal=journal)
+    memory = start_of(run, 2, CLOSED).memory
+    assert memory.stale and not memory.outdated
+    archive.running(2, "closed").mkdir(parents=True)  # the job of the driver was lost, and left no state
+    archive.finish(2, "closed", {})
+    assert start_of(run, 3, replace(OPEN, rate_share=None)).memory.outdated == {"01"}
 
 
 def beat(folder: Path, counts: Iterable[Tuple[float, float]]) -> Path:

@@ -56,3 +56,31 @@ func TestAListingLeavesOutWhatIsExcluded(t *testing.T) {
 		}
 	}
 }
+
+func TestNumbersOfTheStateThatAListingLacksAreLost(t *testing.T) {
+	for _, one := range []struct {
+		noDeletes  bool
+		truncated  bool // the listing ends early
+		lost, gone int64
+	}{{true, false, 10, 0}, {false, false, 0, 10}, {true, true, 4000, 0}} {
+		v := newServer()
+		state := fill(t, v, 5000)
+		for number := int64(2); number <= 4097; number += 455 {
+			delete(v.objects, "b/"+string(appendKey(nil, "p/", number)))
+		}
+		v.objects["b/p/0000005001"] = nil // of the run that was broken off
+		if one.truncated {
+			v.after = func(r *s3.Request, result *s3.Result) { result.Truncated = false }
+		}
+		rebuilt := fmt.Sprintf(`"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[0,100,1],[5000,5000,1]],"rebuild":true,"no_deletes":%v}],`,
+			one.noDeletes)
+		got := run(t, v, fmt.Sprintf(`"workers":1,"state_in":%q,%s"ops":[{"op":"STAT","select":"r(1,9)","spaces":["a"]}]`, state, rebuilt))
+		s, warned := got.space(t, "a"), strings.Contains(got.text, fmt.Sprintf("space a: the LIST has not found %d objects", one.gone))
+		if got.status != 0 || s.Lost != one.lost || warned != (one.gone > 0) || len(got.end.Warnings) != int(min(one.gone, 1)) {
+			t.Fatalf("%+v: %+v %s", one, s, got.text)
+		}
+		if !one.truncated && s.Live != 4991 {
+			t.Fatalf("%+v", s)
+		}
+	}
+}

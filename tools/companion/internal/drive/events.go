@@ -80,7 +80,7 @@ type spaceSummary struct {
 	Absent      int64  `json:"absent"`
 	Unknown     int64  `json:"unknown"`
 	Seen        int64  `json:"seen"` // without a good answer, but seen at the object; or answered at a later try than the first
-	Lost        int64  `json:"lost"` // found missing, while no DELETE of ours was carried out
+	Lost        int64  `json:"lost"` // found missing, while no DELETE of ours was carried out; or of the state, and not listed
 	Used        int64  `json:"used"`
 }
 
@@ -170,6 +170,10 @@ func (e *engine) summary(base time.Time) summary {
 			Overwritten: sp.tally.overwritten, Removed: sp.tally.removed, Absent: sp.tally.absent,
 			Unknown: int64(len(sp.unknown)), Seen: sp.tally.seen, Lost: sp.tally.lost, Used: sp.used,
 		})
+		if sp.gone > 0 {
+			s.warn("gone-objects", "space %s: the LIST has not found %d objects of the last state: a broken-off run may have "+
+				"deleted them", sp.spec.Name, sp.gone)
+		}
 		if float64(sp.most) > outOfReach*float64(sp.used) {
 			s.warn("out-of-reach", "space %s: up to %d of %d objects were unknown: nothing used them until the end",
 				sp.spec.Name, sp.most, sp.used)

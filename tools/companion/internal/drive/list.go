@@ -87,8 +87,10 @@ func (e *engine) findNames(s *space) error {
 	}
 }
 
-// findNumbers lists a numbered space: several ranges of numbers at once.
+// findNumbers lists a numbered space: several ranges of numbers at once. Numbers of the state that it does not find are
+// lost, unless a run after the state may have deleted them.
 func (e *engine) findNumbers(s *space) error {
+	known := s.live
 	s.live, s.unknown = &keyset.Set{}, map[int64]keyset.Unknown{}
 	last, err := e.lastNumber(s)
 	if err != nil {
@@ -112,6 +114,11 @@ func (e *engine) findNumbers(s *space) error {
 	case err := <-failures:
 		return err
 	default:
+	}
+	if missing := known.NotIn(s.live); s.spec.NoDeletes {
+		s.tally.lost += missing
+	} else {
+		s.gone = missing
 	}
 	s.used = max(s.used, s.live.Last())
 	if s.n == 0 {

@@ -35,6 +35,7 @@ type space struct {
 	most    int     // unknown at once
 	spares  []spare // for new objects, before the next number
 	tally   tally
+	gone    int64 // numbers of the state that the LIST has not, and that a run since then may have deleted
 }
 
 // spare is a number whose PUTs were all refused.

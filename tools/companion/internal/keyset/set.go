@@ -154,6 +154,24 @@ func (s *Set) Next(number int64) int64 {
 	return s.Select(s.Rank(int64(b+1)*perBlock) + 1)
 }
 
+// NotIn is how many of its numbers another set has not.
+func (s *Set) NotIn(other *Set) int64 {
+	n := 0
+	for b, data := range s.blocks {
+		if data == nil {
+			continue
+		}
+		var others block
+		if b < len(other.blocks) && other.blocks[b] != nil {
+			others = *other.blocks[b]
+		}
+		for word, w := range data {
+			n += bits.OnesCount64(w &^ others[word])
+		}
+	}
+	return int64(n)
+}
+
 // Last is the greatest number that is there; 0 when there is none.
 func (s *Set) Last() int64 { return s.Select(s.count) }
 

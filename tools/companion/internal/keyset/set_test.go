@@ -180,3 +180,20 @@ func BenchmarkLoad100M(b *testing.B) {
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 	runtime.KeepAlive(loaded)
 }
+
+func TestNotIn(t *testing.T) {
+	var all, some, none Set
+	all.Fill(3 * perBlock)
+	for number := int64(1); number <= perBlock; number += 3 {
+		some.Add(number)
+	}
+	some.Add(5 * perBlock)
+	for _, one := range []struct {
+		a, b *Set
+		n    int64
+	}{{&all, &some, all.Len() - some.Len() + 1}, {&some, &all, 1}, {&all, &none, all.Len()}, {&none, &all, 0}, {&all, &all, 0}} {
+		if n := one.a.NotIn(one.b); n != one.n {
+			t.Errorf("%d, not %d", n, one.n)
+		}
+	}
+}

@@ -27,8 +27,8 @@
 //	kms_key                    of encryption kms
 //	state_in, state_out        files; may be the same
 //	sets_n        false        N of each space becomes the numbers used when this run ends
-//	spaces                     name, bucket, prefix, numbered, objects, sizes, rebuild, limit, exclude: type Space; keys: "2" for
-//	                           AWS_ACCESS_KEY_ID_2 and AWS_SECRET_ACCESS_KEY_2, the same in all spaces of a bucket
+//	spaces                     name, bucket, prefix, numbered, objects, sizes, rebuild, no_deletes, limit, exclude: type Space;
+//	                           keys: "2" for AWS_ACCESS_KEY_ID_2 and AWS_SECRET_ACCESS_KEY_2, the same in all spaces of a bucket
 //	ops                        op, share, select, absent, spaces: type Op
 //	works                      instead of workers, rate, arrivals, ops: several mixes at once, each with these four keys and a
 //	                           name; their rows say NAME:GET

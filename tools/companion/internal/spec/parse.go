@@ -229,15 +229,16 @@ func readHosts(f *fields, s *Spec) {
 
 func readSpace(f *fields) Space {
 	space := Space{
-		Name:     f.text("name", "", true),
-		Bucket:   f.text("bucket", "", true),
-		Prefix:   f.text("prefix", "", false),
-		Numbered: f.flag("numbered", true),
-		Keys:     f.text("keys", "", false),
-		Objects:  f.integer("objects", 0, 0, keyset.Max),
-		Rebuild:  f.flag("rebuild", false),
-		Limit:    f.integer("limit", 0, 0, 1<<32),
-		Exclude:  f.text("exclude", "", false),
+		Name:      f.text("name", "", true),
+		Bucket:    f.text("bucket", "", true),
+		Prefix:    f.text("prefix", "", false),
+		Numbered:  f.flag("numbered", true),
+		Keys:      f.text("keys", "", false),
+		Objects:   f.integer("objects", 0, 0, keyset.Max),
+		Rebuild:   f.flag("rebuild", false),
+		NoDeletes: f.flag("no_deletes", false),
+		Limit:     f.integer("limit", 0, 0, 1<<32),
+		Exclude:   f.text("exclude", "", false),
 	}
 	for i, value := range f.list("sizes", space.Numbered) {
 		space.Sizes = append(space.Sizes, readSize(f, fmt.Sprintf("sizes[%d]", i), value))
@@ -249,6 +250,9 @@ func readSpace(f *fields) Space {
 	}
 	if strings.Trim(space.Keys, "0123456789") != "" {
 		f.fail("keys", "must be a number as text, not %s", shown(space.Keys))
+	}
+	if space.NoDeletes && !space.Rebuild {
+		f.fail("no_deletes", "goes with rebuild")
 	}
 	if !space.Numbered && space.Rebuild {
 		f.fail("rebuild", "is for numbered spaces")

@@ -67,8 +67,10 @@ type Space struct {
 	Keys     string // of whose requests: "" or the end of the names of two variables
 	Objects  int64  // as Spec.Objects, which holds where this is 0
 	Rebuild  bool   // numbers are found by listing
-	Limit    int64  // of a space that is not numbered; 0: none
-	Exclude  string // of a space that is not numbered: keys that begin so are left out
+	// with Rebuild: since the state was written, nothing has deleted objects, so a number that the listing lacks is lost
+	NoDeletes bool
+	Limit     int64  // of a space that is not numbered; 0: none
+	Exclude   string // of a space that is not numbered: keys that begin so are left out
 }
 
 // Op is one operation of the mix.

@@ -77,6 +77,7 @@ var faults = []struct{ old, new, want string }{
 	{`[[4096, 8192, 1.0]]`, `[[8192, 4096, 1.0]]`, "spaces[0].sizes[0]: the smallest"},
 	{`[[4096, 8192, 1.0]]`, `[[1, 1, 0]]`, "spaces[0].sizes: the shares"},
 	{`[[4096, 8192, 1.0]]`, `[]`, "spaces[0].sizes: must not be empty"},
+	{`"rebuild": true`, `"no_deletes": true`, "spaces[0].no_deletes: goes with rebuild"},
 	{`"name": "old"`, `"name": "4KiB"`, "spaces[1].name:"},
 	{`"prefix": "keep/", "numbered": false, "limit": 1000000`, `"prefix": "p/", "sizes": [[1,1,1]]`, "spaces[1].prefix: is the prefix of spaces[0]"},
 	{`"op": "GET"`, `"op": "HEAD"`, "ops[0].op:"},
