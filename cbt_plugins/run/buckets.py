@@ -359,7 +359,8 @@ def account(
                 for space in spaces:
                     put += space["created"] + (space["overwritten"] if bucket in versioned else 0)
                     delete += 0 if bucket in versioned else space["removed"]
-                    # seen at the object: may be missing in the index yet, or be a change of an earlier phase
+                    # seen at the object: may be missing in the index yet, or be a change of an earlier phase; or a
+                    # failed try of a PUT, which may have made a version
                     unseen += space["unknown"] + space.get("seen", 0)
                 continue
             if job.bucket != bucket:

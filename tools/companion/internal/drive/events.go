@@ -79,7 +79,7 @@ type spaceSummary struct {
 	Removed     int64  `json:"removed"`
 	Absent      int64  `json:"absent"`
 	Unknown     int64  `json:"unknown"`
-	Seen        int64  `json:"seen"` // without a good answer, but seen at the object; or answered at a later try than the first
+	Seen        int64  `json:"seen"` // without a good answer, but seen at the object; or answered at a later try than the first; or failed tries of a bucket with versions
 	Lost        int64  `json:"lost"` // found missing, while no DELETE of ours was carried out; or of the state, and not listed
 	Used        int64  `json:"used"`
 }

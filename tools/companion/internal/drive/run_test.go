@@ -287,23 +287,31 @@ func keepsUnknown(t *testing.T, late s3.Result) {
 	agrees(t, v, state)
 }
 
-// In a bucket that keeps versions an older one is there, whatever came of the PUT.
+// In a bucket that keeps versions an older one is there, whatever came of the PUT; and each try may have made another one.
 func TestAVersionThatIsThereDoesNotSayWhetherAPutWasCarriedOut(t *testing.T) {
-	for _, versioned := range []bool{true, false} {
+	for _, one := range []struct {
+		versioned     bool
+		retries, fail int   // tries after the first one, tries of each PUT that fail
+		seen          int64 // of each PUT
+	}{{true, 0, 1, 1}, {false, 0, 1, 0}, {true, 2, 3, 3}, {true, 2, 2, 2}, {false, 2, 2, 0}} {
 		v := newServer()
 		state := fill(t, v, 50)
+		var mu sync.Mutex
+		tries := map[string]int{}
 		v.before = func(r *s3.Request, result *s3.Result) bool {
-			if r.Op != s3.Put {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Op != s3.Put || tries[r.Key] == one.fail {
 				return false
 			}
+			tries[strings.Clone(r.Key)]++
 			result.Kind, result.Status, result.Message = s3.KindHTTP, 500, "500 InternalError"
 			return true
 		}
-		got := run(t, v, fmt.Sprintf(`"workers":4,"versioned":%v,"state_in":%q,"state_out":%q,%s
-			"ops":[{"op":"PUT","select":"r(1,10)","spaces":["a"]}]`, versioned, state, state, oneSpace))
-		seen := map[bool]int64{true: 10}[versioned]
-		if s := got.space(t, "a"); s.Overwritten != 10 || s.Seen != seen || s.Unknown != 0 {
-			t.Fatalf("%v: %+v", versioned, s)
+		got := run(t, v, fmt.Sprintf(`"workers":4,"versioned":%v,"retries":%d,"state_in":%q,"state_out":%q,%s
+			"ops":[{"op":"PUT","select":"r(1,10)","spaces":["a"]}]`, one.versioned, one.retries, state, state, oneSpace))
+		if s := got.space(t, "a"); s.Overwritten != 10 || s.Seen != 10*one.seen || s.Unknown != 0 {
+			t.Fatalf("%+v: %+v", one, s)
 		}
 	}
 }

@@ -53,6 +53,7 @@ type tally struct {
 	// of created, removed and lost: had no good answer, and were seen at the object. RGW writes the bucket index after the
 	// object, and the change may also be older than this run: a count of the bucket may lack them, or have had them before.
 	// And those with a good answer at a later try: the first one may be carried out after a later request for the object.
+	// Where the bucket keeps versions: each try of a PUT without a good answer, but for one of an object that is unknown.
 	seen int64
 }
 
@@ -118,8 +119,8 @@ func (s *space) begin(op s3.Op, number int64) (lived bool) {
 // fate is what came of a request.
 type fate struct {
 	good   bool
-	unsure bool // it, or an earlier try, failed and may have been carried out all the same
-	silent bool // ... and there was no answer: the server may still be at it
+	doubts int64 // tries of it that failed, and may have been carried out all the same
+	silent bool  // ... and there was no answer: the server may still be at it
 }
 
 // finish says what came of it, and tells whether the space has now what it shall get.
@@ -127,10 +128,15 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 	op, number, lived := c.op.spec.Op, c.number, c.lived
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	writes := op == s3.Put || op == s3.Multipart || op == s3.Delete
-	if writes && came.good && (came.silent || came.unsure && s.versioned) {
-		// the try without an answer may be carried out after a later PUT or DELETE of the object; one that failed may have
-		// made another version
+	puts := op == s3.Put || op == s3.Multipart
+	switch {
+	case puts && s.versioned:
+		// each try that failed may have made another version. An unknown object already counts for one of them
+		if s.tally.seen += came.doubts; !came.good && came.doubts > 0 {
+			s.tally.seen--
+		}
+	case (puts || op == s3.Delete) && came.good && came.silent:
+		// the try without an answer may be carried out after a later PUT or DELETE of the object
 		s.tally.seen++
 	}
 	switch op {
@@ -143,7 +149,7 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 		case came.good:
 			s.tally.created++
 			s.live.Add(number)
-		case came.unsure:
+		case came.doubts > 0:
 			s.live.Remove(number)
 			s.unknown[number] = keyset.Unknown{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
 		case c.op.spec.Select.How == spec.New && c.refusals < mostRefusals:
@@ -157,7 +163,7 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 			s.tally.removed++
 		case came.good:
 			s.tally.absent++
-		case came.unsure:
+		case came.doubts > 0:
 			s.unknown[number] = keyset.Unknown{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
 		case lived:
 			s.live.Add(number)

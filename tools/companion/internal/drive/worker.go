@@ -130,7 +130,7 @@ func (w *worker) do(started, intended time.Time) {
 	o, result := w.choice.op, &w.result
 	intended = w.latencyBegin(started, intended)
 	w.since.Store(int64(started.Sub(w.e.base)) + 1)
-	unsure, silent := false, false
+	doubts, silent := int64(0), false
 	for again := 0; ; again++ {
 		sent := time.Now()
 		clamped := w.until(sent)
@@ -156,7 +156,7 @@ func (w *worker) do(started, intended time.Time) {
 		if isOtherObject(result.Kind) {
 			w.e.checksums.Add(1)
 		}
-		unsure = unsure || result.Unsure()
+		doubts += result.Doubts()
 		silent = silent || result.Unanswered()
 		if result.Resent {
 			w.e.reconnects.Add(1)
@@ -170,7 +170,7 @@ func (w *worker) do(started, intended time.Time) {
 		}
 	}
 	if c := &w.choice; c.space.numbered() {
-		if c.space.finish(c, fate{result.Kind == "", unsure, silent}) {
+		if c.space.finish(c, fate{result.Kind == "", doubts, silent}) {
 			w.e.complete()
 		}
 	}

@@ -101,11 +101,20 @@ func (r *Result) Failing() bool {
 }
 
 // Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
-func (r *Result) Unsure() bool {
-	if r.Kind == "" || r.Kind == KindRefused || r.Untouched {
-		return false
+func (r *Result) Unsure() bool { return r.Kind != "" && r.Doubts() > 0 }
+
+// Doubts is how many times a PUT or DELETE was sent without a good answer, and may have been carried out all the same.
+func (r *Result) Doubts() (times int64) {
+	if r.Kind == KindRefused || r.Untouched {
+		return 0
 	}
-	return r.Resent || !r.Refused() && (r.Status < 400 || r.Status >= 500)
+	if r.Resent {
+		times++
+	}
+	if r.Kind != "" && !r.Refused() && (r.Status < 400 || r.Status >= 500) {
+		times++
+	}
+	return times
 }
 
 // Unanswered tells whether the server may still be at a PUT or DELETE that failed: it has said nothing of it.

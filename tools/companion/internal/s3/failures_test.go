@@ -130,7 +130,7 @@ func TestWhatWasSentTwiceIsUnsure(t *testing.T) {
 	client := newClient(t, Config{Hosts: []string{url}})
 	expect(t, do(client, Request{Op: Put}), "")
 	client.rest()
-	if result := do(client, Request{Op: Put}); result.Status != 403 || !result.Resent || !result.Unsure() {
+	if result := do(client, Request{Op: Put}); result.Status != 403 || !result.Resent || result.Doubts() != 1 {
 		t.Fatalf("%+v", result)
 	}
 }
