@@ -43,7 +43,7 @@ type summary struct {
 	T          float64          `json:"t"`
 	Reason     string           `json:"reason"` // duration, objects, exhausted, signal
 	Began      float64          `json:"began"`
-	Ended      float64          `json:"ended"`
+	Ended      float64          `json:"ended"` // by the monotonic clock: a step of the wall clock changes no length
 	Spaces     []spaceSummary   `json:"spaces"`
 	Dry        map[string]int64 `json:"dry"`
 	Issued     map[string]int64 `json:"issued"`
@@ -140,7 +140,7 @@ func (e *engine) dry() map[string]int64 {
 
 func (e *engine) summary(base time.Time) summary {
 	s := summary{
-		Event: "end", T: epoch(time.Now()), Reason: e.reason, Began: epoch(base), Ended: epoch(e.ended),
+		Event: "end", T: epoch(time.Now()), Reason: e.reason, Began: epoch(base), Ended: epoch(base) + e.ended.Sub(base).Seconds(),
 		Dry: e.dry(), Issued: map[string]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(), Cut: e.cuts.Load(),
 		Reconnects: e.reconnects.Load(), Works: []workSummary{}, Spaces: []spaceSummary{}, Warnings: []warning{},
 	}

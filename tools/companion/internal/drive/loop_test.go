@@ -3,11 +3,13 @@ package drive
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"cbt-plugins/companion/internal/s3"
 )
@@ -208,5 +210,19 @@ func TestEventsAreLines(t *testing.T) {
 	events.Say("hello")
 	if got := out.String(); got != "{\"a\":1}\nhello\n" {
 		t.Fatal(fmt.Sprintf("%q", got))
+	}
+}
+
+func TestAStepOfTheClockDoesNotChangeTheLengthOfARun(t *testing.T) {
+	base := time.Now()
+	ended := base.Add(10 * time.Second)
+	// the wall clock alone, as a step moves it: the seconds of a time that has both clocks are above its 30 bits of nanoseconds
+	*(*uint64)(unsafe.Pointer(&ended)) += 3600 << 30
+	if ended.Sub(base) != 10*time.Second || ended.Unix()-base.Unix() < 3600 {
+		t.Fatalf("another form of time.Time: %v", ended.Sub(base))
+	}
+	e := &engine{Options: Options{Hosts: func() []s3.HostState { return nil }}, ended: ended}
+	if end := e.summary(base); end.Began != epoch(base) || math.Abs(end.Ended-end.Began-10) > 1e-3 {
+		t.Fatalf("%v", end.Ended-end.Began)
 	}
 }
