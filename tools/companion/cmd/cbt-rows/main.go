@@ -66,7 +66,7 @@ func run(args []string) int {
 
 // version is that of the format and of the tool chain: binaries are built from a checkout.
 func version() string {
-	text := "aggregates 2"
+	text := fmt.Sprint("aggregates ", aggregates.Version)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		text += " " + info.GoVersion
 	}

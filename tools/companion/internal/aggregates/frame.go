@@ -9,9 +9,11 @@ import (
 	"slices"
 )
 
+// Version of the format.
+const Version = 3
+
 const (
-	magic   = "CBTF"
-	version = 3
+	magic = "CBTF"
 	// frames of this version have buckets in place of steps
 	oldest  = 2
 	packing = 1 // zlib
@@ -254,7 +256,7 @@ func (f *Frame) Encode() ([]byte, error) {
 		return nil, err
 	}
 	copy(data, magic)
-	data[4], data[5] = version, packing
+	data[4], data[5] = Version, packing
 	binary.LittleEndian.PutUint32(data[6:], uint32(len(data)-prefix))
 	binary.LittleEndian.PutUint32(data[10:], crc32.ChecksumIEEE(data[prefix:]))
 	return data, nil

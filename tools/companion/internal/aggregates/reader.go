@@ -52,10 +52,10 @@ func (r *Reader) NextRaw() ([]byte, error) {
 		return nil, err
 	}
 	if r.raw[4] < oldest {
-		return nil, fmt.Errorf("written by an older version of cbt-rows (file format %d; this program reads %d)", r.raw[4], version)
+		return nil, fmt.Errorf("written by an older version of cbt-rows (file format %d; this program reads %d)", r.raw[4], Version)
 	}
-	if r.raw[4] > version || r.raw[5] != packing {
-		return nil, fmt.Errorf("a frame of version %d, packing %d; this program reads version %d", r.raw[4], r.raw[5], version)
+	if r.raw[4] > Version || r.raw[5] != packing {
+		return nil, fmt.Errorf("a frame of version %d, packing %d; this program reads version %d", r.raw[4], r.raw[5], Version)
 	}
 	length := int64(binary.LittleEndian.Uint32(r.raw[6:]))
 	grown := bytes.NewBuffer(r.raw)
