@@ -391,7 +391,7 @@ class CbtLoad:
     list_keys: int = 1000  # at most so many keys in the answer to a LIST
     part_size: int = 16 << 20  # of a multipart PUT
     compressible: float = 0.0  # share of an object's bytes that compression takes away
-    verify: bool = False  # every GET compares what it reads with what was written
+    verify: bool = False  # every GET compares what it reads with what a PUT of the object wrote
     seed: int = 1
     grace: ClassVar[float] = 5.0  # seconds that requests under way have after the end of a phase
 

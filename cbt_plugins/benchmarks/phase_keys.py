@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LONGEST_NAME = 100
 
 class VerifySection(Strict):
-    """Read every object of the run once and compare it with what was written (cbt-load); write `verify: {}`."""
+    """Read every object of the run once; compare it with what a PUT of it wrote (cbt-load). Write `verify: {}`."""
 
 
 class DeleteSection(Strict):

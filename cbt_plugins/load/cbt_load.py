@@ -66,7 +66,10 @@ class CbtLoadSection(Strict):
     compressible: _Compressible = Field(
         _DEFAULT.compressible, description="Share of the bytes that compression saves, of every whole 4 KiB."
     )
-    verify: bool = Field(_DEFAULT.verify, description="Every GET compares the content with what was written.")
+    verify: bool = Field(
+        _DEFAULT.verify,
+        description="Every GET compares the content with what a PUT of this object wrote: the last or an earlier one.",
+    )
     seed: int = Field(
         _DEFAULT.seed,
         ge=0,

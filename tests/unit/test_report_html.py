@@ -269,7 +269,7 @@ def test_what_cbt_load_adds_is_in_it(tmp_path: Path) -> None:
         "requests in flight: 5 at the start, 5 at the end",
         "4 KiB GET 200.0",
         "64 KiB to 128 KiB GET 50.00",
-        "3,600 objects read and compared: all that were read had the written content; 0 could not be read",
+        "3,600 objects read and compared: all that were read had the content of one of their PUTs; 0 could not be read",
         "Requests in flight, by driver",
     ):
         assert part in text, part

@@ -7,7 +7,8 @@ import (
 	"hash/crc32"
 )
 
-// Sink compares what is read with what must have been written. Expect makes it ready for an object.
+// Sink compares what is read with what some PUT of this object has written: the object itself says which one, for nobody
+// keeps the last generation of each number. Expect makes it ready for an object.
 type Sink struct {
 	key        uint64
 	size       int64
