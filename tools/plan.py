@@ -171,14 +171,14 @@ def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], c
     configurations = len(runs) // iterations
     first: Dict[str, Tuple[int, Dict[str, str]]] = {}
     for number, run in enumerate(runs[:configurations], 1):
-        varied = "".join(f", {key}={_short(value)}" for key, value in run.varied.items())
+        varied = "".join(f", {text}" for text in _varied(run, runs[:configurations]))
         parts = {name: "\n".join(lines) for name, lines in _parts(run.plan, cluster, columns)}
         model, model_parts = first.setdefault(run.benchmark, (number, {}))
         yield ""
         yield f"Run {number} of {len(runs)}: {run.benchmark}{varied}" + (
             f"; like run {model}, except:" if model_parts else ""
         )
-        yield from (text for name, text in parts.items() if model_parts.get(name) != text and text)
+        yield from (text or f"  {name:8} none" for name, text in parts.items() if model_parts.get(name, "") != text)
         model_parts.update({name: text for name, text in parts.items() if name not in model_parts})
     if iterations > 1:
         yield ""
@@ -345,6 +345,18 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+def _varied(run: PlannedRun, runs: Sequence[PlannedRun]) -> Iterator[str]:
+    """Yield the swept keys of a run; with the number of the value where the beginnings of long values are the same."""
+    for key, value in run.varied.items():
+        texts = dict.fromkeys(_text(peer.varied[key]) for peer in runs if peer.benchmark == run.benchmark)
+        ambiguous = [text for text in texts if _short(text) == _short(_text(value))]
+        number = f" (value {[*texts].index(_text(value)) + 1} of {len(texts)})" if len(ambiguous) > 1 else ""
+        yield f"{key}={_short(_text(value))}{number}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."

@@ -47,15 +47,14 @@ def _nothing_is_contacted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan(capsys: pytest.CaptureFixture[str], *args: Any) -> str:
     assert main(["plan", *map(str, args)]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return captured.out
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
 
 
 def write(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "f.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
+    (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
+    return tmp_path / "f.yaml"
 
 
 def squeezed(text: str) -> List[str]:
@@ -86,14 +85,11 @@ def test_the_published_durations(capsys: pytest.CaptureFixture[str]) -> None:
     assert "configuration), 5 phases, 2d2h + unknown" in plan(capsys, CONFIGS / "sdc-rgwtest.yaml")
 
 
-def test_sizes_objects_and_what_only_the_cluster_knows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sizes_objects_and_what_only_the_cluster_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, SMALL)))
     assert lines[0].endswith(
-        "4 runs (2 iterations of 2 configurations), 24 phases, 3.92 GiB by fills, 22m30s + unknown: "
-        "fill: until 1000 objects per bucket; "
-        "fill-2: until 30 % of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
+        "4 runs (2 iterations of 2 configurations), 24 phases, 3.92 GiB by fills, 22m30s + unknown: fill: until 1000 "
+        "objects per bucket; fill-2: until 30 % of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
     )
     for line in [
         "Run 2 of 4: warp, workers=16; like run 1, except:",
@@ -111,6 +107,18 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
         assert line in lines, line
     second = lines[lines.index("Run 2 of 4: warp, workers=16; like run 1, except:") :]
     assert not any(line.startswith("S3 ") for line in second)
+
+
+def test_a_later_run_names_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Values that begin alike are told apart by their numbers."""
+    fault = "{at: 1s, fault: {label: a, kind: stop, osds: [1]}}"
+    last = (f"{{hybrid: {{duration: 1m, events: [{fault}]}}}}", "{hybrid: {duration: 1m}}")
+    cycles = ", ".join(f"{{phases: [{{fill: {{objects: 1000}}}}, {phase}]}}" for phase in last)
+    text = f"{SMALL[: SMALL.index('    workers')]}    cycle: [{cycles}]\n    settings: [{{flags: [noout]}}, {{}}]\n"
+    runs = [part.splitlines() for part in plan(capsys, write(tmp_path, text)).split("\n\n") if part.startswith("Run ")]
+    lacked = [[line.split()[0] for line in run if line.endswith(" none")] for run in runs]
+    assert lacked == [[], ["settings"], ["faults"], ["faults", "settings"]]
+    assert ["(value 2 of 2), settings" in run[0] for run in runs] == [False, False, True, True]
 
 
 HYBRID = """\
@@ -205,9 +213,7 @@ def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.Ca
     existing = "buckets: {names: [mine], existing: true}\n    keep_data: true"
     text = SMALL.replace("buckets: 2", existing).replace("[2, 16]", "8")
     lines = squeezed(plan(capsys, write(tmp_path, text)))
-    assert (
-        "existing bucket mine: objects under the prefix cbtp-<run id>/, all others stay as they are" in lines
-    )
+    assert "existing bucket mine: objects under the prefix cbtp-<run id>/, all others stay as they are" in lines
     assert "undo: kept (keep_data); yours to remove" in lines
     assert not any("bucket rm" in line for line in lines)
     kept = squeezed(plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "keep_data: true"))))
@@ -289,23 +295,18 @@ def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> No
     assert document["monitors"] == ["collectl", "resources"]
 
 
-def test_all_errors_go_to_stderr_and_the_status_is_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_errors_go_to_stderr_and_the_status_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, SMALL.replace("buckets: 2", "bukets: 2").replace("30s", "30"))
     assert main(["plan", str(file)]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines() == [
+    out, err = capsys.readouterr()
+    assert out == "" and err.splitlines() == [
         "Error: 2 errors; nothing was run",
         f"{file}:6:5: benchmarks.warp.bukets: unknown key; did you mean 'buckets'?",
         f"{file}:12:30: benchmarks.warp.cycle.phases[2].hybrid.duration: 30: seconds? write 30s",
     ]
 
 
-def test_a_file_without_a_benchmark_of_ours_has_no_plan(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_a_benchmark_of_ours_has_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "cluster: {}\nbenchmarks: {radosbench: {}}\n"
     assert main(["plan", str(write(tmp_path, text))]) == 2
     assert capsys.readouterr().err.endswith("this file has no benchmark of cbt-plugins\n")
