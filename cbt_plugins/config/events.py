@@ -270,7 +270,8 @@ def _of_file(value: Any, info: ValidationInfo) -> Any:
         return value
     if set(value) != {"file"} or not isinstance(value["file"], str):
         raise ValueError("must be a list of events, or {file: PATH} of a fault file")
-    return events_of(value["file"], (info.context or {}).get("osds"))
+    context = info.context or {}
+    return events_of(value["file"], context.get("osds"), reread=context.get(REREAD, True))
 
 
 class _OrFile:
@@ -450,13 +451,22 @@ def is_fault_file(source: YamlSource) -> bool:
     return isinstance(source.data, dict) and "events" in source.data and "benchmarks" not in source.data
 
 
-def events_of(path: str, osds: Optional[Sequence[str]] = None) -> Sequence[EventSection]:
+#: key of the validation context: whether fault files are read again, which only the check of a file does
+REREAD = "reread"
+#: path -> the fault file as this process has read it last
+_sources: Dict[str, YamlSource] = {}
+
+
+def events_of(path: str, osds: Optional[Sequence[str]] = None, reread: bool = True) -> Sequence[EventSection]:
     """Return the events of a file for a phase of a cycle; raises ValueError with every error.
 
     Its settings would be those of a phase, and a run has one set for its whole length: they may not be there.
+    Without `reread` these are the events that this process has read last: all runs have the file that was checked.
     """
     try:
-        model = _model(read(Path(path)), osds)
+        if reread or path not in _sources:
+            _sources[path] = read(Path(path))
+        model = _model(_sources[path], osds)
     except ConfigError as error:
         raise ValueError("; ".join(map(str, error.errors))) from None
     if model.settings.to_plan() != plan.Settings():

@@ -248,7 +248,7 @@ def _section(
     usable = {key: value for key, value in section.items() if isinstance(key, str) and (key,) not in left_out}
     runs, parts = [], 0
     for taken, config in sweep(usable):
-        plan, config_errors = understand(name, config, cluster, endpoints)
+        plan, config_errors = understand(name, config, cluster, endpoints, reread=True)
         for path, text, of_key in config_errors:
             if path in left_out:
                 continue  # that it is missing now is no second error

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 from cbt_plugins.config import plugins
 from cbt_plugins.config.cluster import is_head_a_pod
 from cbt_plugins.config.errors import ConfigError, ErrorAt
+from cbt_plugins.config.events import REREAD
 from cbt_plugins.config.generator_classes import generator, generators_of
 from cbt_plugins.config.key_errors import FieldError, validate
 from cbt_plugins.config.plan_errors import errors_of_plan
@@ -45,16 +46,23 @@ def our_sections(group: str) -> Dict[str, Type[Any]]:
 
 
 def understand(
-    benchmark: str, config: Mapping[str, Any], cluster: Mapping[str, Any], endpoints: Mapping[str, Any]
+    benchmark: str,
+    config: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    endpoints: Mapping[str, Any],
+    reread: bool = False,
 ) -> Tuple[Optional[Plan], Tuple[FieldError, ...]]:
-    """Return the plan of one permutation, or None and every error, with paths relative to the section."""
+    """Return the plan of one permutation, or None and every error, with paths relative to the section.
+
+    `reread`: read fault files again; without it they are as this process has read them last.
+    """
     section = section_of(benchmark)
     if section is None:
         return None, (FieldError((), f"no benchmark {benchmark!r} is known"),)
     own = {key: value for key, value in config.items() if key not in KEYS_SET_BY_CBT | CBT_KEYS}
     clients = list(nodes_of(cluster, "clients"))
     nodes = {"clients": clients, "osds": nodes_of(cluster, "osds"), "nodes": nodes_of(cluster)}
-    context = {"endpoints": endpoints, "head_is_pod": is_head_a_pod(cluster), **nodes}
+    context = {"endpoints": endpoints, "head_is_pod": is_head_a_pod(cluster), REREAD: reread, **nodes}
     model, errors = validate(section, own, context)
     if model is None:
         return None, errors

@@ -10,6 +10,8 @@ from config_files import marked
 
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
+from cbt_plugins.config.file_check import load
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.plan import Event, Fault, Settings
 
@@ -73,6 +75,26 @@ def test_errors_have_their_place(tmp_path: Path, text: str, osds: Optional[Seque
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_fault_file("/nowhere/f.yaml")
+
+
+def test_all_runs_have_the_file_that_was_checked(tmp_path: Path) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("events: [{at: 1s, fault: {label: a, kind: stop, osds: [0]}}, {at: 2s, undo: a}]\n")
+    hybrid = f"{{hybrid: {{duration: 1m, events: {{file: {faults}}}}}}}"
+    text = f"""\
+cluster: {{user: root, head: m, clients: [c1], osds: [o], mons: [m], iterations: 3}}
+benchmarks: {{warp: {{s3: {{urls: ['http://r'], user: u}}, cycle: {{phases: [{{fill: {{objects: 9}}}}, {hybrid}]}}}}}}
+"""
+    config = load(YamlSource(text.encode(), "f.yaml"))
+    (checked, *_) = config.runs
+    faults.write_text(faults.read_text().replace("[0]", "[0, 1, 2]"))
+    assert plan_of("warp", checked.config, config.cluster, None) == checked.plan
+    again = load(YamlSource(text.encode(), "f.yaml")).runs[0].plan
+    assert again != checked.plan
+    faults.unlink()
+    assert plan_of("warp", checked.config, config.cluster, None) == again
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(YamlSource(text.encode(), "f.yaml"))
 
 
 def test_which_files_are_meant() -> None:
