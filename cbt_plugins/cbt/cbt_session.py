@@ -19,6 +19,17 @@ from cbt_plugins.cbt_run import NotTrusted, RunFailed
 
 logger = logging.getLogger(__name__)
 
+#: benchmarks of CBT that leave the standard output (hsbench: the files) of their load generator in the archive;
+#: cosbench leaves its results on the controller, nullbench has none, elbencho fails where its load fails
+_LEAVE_OUTPUT = frozenset(
+    ("cephtestrados", "fio", "getput", "hsbench", "kvmrbdfio", "librbdfio", "radosbench", "rawfio", "rbdfio")
+)
+#: what else these benchmarks leave: the configuration, the cluster's state, standard error of `rados bench`
+_NO_RESULTS = ("benchmark_config.yaml", "ceph_settings.out", "historic_ops.out", "pgautoscaler.log", "objecter.")
+_MONITORS_OF_CBT = ("blktrace", "collectl", "perf", "top")
+#: bytes of a file that says nothing: CBT makes `{}` of an empty output
+_EMPTY = 2
+
 
 class Session:
     """One execution of cbt.py: its file, the count of its runs, and the answers that make each tree run them.
@@ -54,9 +65,11 @@ class Session:
         """Return whether an earlier invocation left results of a benchmark of CBT (ours resume inside run()).
 
         CBT takes a directory for a result, and makes it before the run: so this is asked once, before
-        anything of this invocation is there, and a run that began without coming to its end is none.
+        anything of this invocation is there. A run that began without coming to its end has no result, nor has
+        a run that left no result file.
         """
         again = self._settings.cluster.get("is_teuthology") or _unfinished(benchmark).exists()
+        again = again or self._lacks_results(run, benchmark)
         if run.fingerprint not in self._requested and not again and benchmark.exists():
             self.ledger.set(run, EXISTING)
         self._requested.add(run.fingerprint)
@@ -89,6 +102,9 @@ class Session:
             if of_cbt and current.failure:
                 self.ledger.set(run, FAILED, current.failure)
                 return
+            if of_cbt and self._lacks_results(run, benchmark):
+                self.ledger.set(run, FAILED, _left_nothing(benchmark))
+                return
             self.ledger.set(run, EXECUTED if of_cbt else state)
             if of_cbt:
                 _finish(unfinished)
@@ -98,6 +114,14 @@ class Session:
         for name in ("initialize", "initialize_endpoints", "prefill"):  # a tree of 2021 has no prefill
             if hasattr(benchmark, name):
                 setattr(benchmark, name, self._unforced(getattr(benchmark, name)))
+
+    def _lacks_results(self, run: RequestedRun, benchmark: Any) -> bool:
+        """Return whether a folder certainly has no result of its run: CBT ignores errors of programs on nodes."""
+        folder = Path(benchmark.archive_dir)
+        if run.benchmark not in _LEAVE_OUTPUT or not folder.is_dir():
+            return False
+        monitors = {*_MONITORS_OF_CBT, *(self._settings.monitoring_profiles or {})}
+        return not any(_is_result(path.relative_to(folder), path, monitors) for path in folder.rglob("*"))
 
     def _unforced(self, method: Callable[[], Any]) -> Callable[[], Any]:
         @functools.wraps(method)
@@ -128,6 +152,20 @@ def _is_news(record: logging.LogRecord) -> bool:
     """Drop the traceback that cbt.py logs for an error of which the ledger says all that is for users."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, (RunFailed, KeyboardInterrupt))
+
+
+def _is_result(name: Path, path: Path, monitors: Set[str]) -> bool:
+    """Return whether a file can be the result of a benchmark of CBT; when in doubt it can."""
+    if not path.is_file() or path.stat().st_size <= _EMPTY:
+        return False
+    if "output" in name.name:  # also in a workload that has the name of a monitor
+        return True
+    of_monitor = any(part.split(".")[0] in monitors or "_monitoring" in part for part in name.parts[:-1])
+    return not of_monitor and not name.name.startswith(_NO_RESULTS)
+
+
+def _left_nothing(benchmark: Any) -> str:
+    return f"left no result file in {benchmark.archive_dir}: is its load generator installed on the clients?"
 
 
 def _unfinished(benchmark: Any) -> Path:

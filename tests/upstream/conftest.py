@@ -140,6 +140,8 @@ class Cbt:
         for name in STUBS:
             (stubs / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {self.stub_log}\n')
             (stubs / name).chmod(0o755)
+        with (stubs / "rpdcp").open("a") as rpdcp:  # a load generator left output on a node
+            rpdcp.write('for last; do :; done\necho 4711 > "$last/output.0.192.0.2.2"\n')
         (tmp_path / "ceph.conf").touch()
         self.environment = {
             key: value

@@ -160,6 +160,27 @@ def test_half_a_run_of_cbts_own_is_no_result(cbt: Cbt, tree: Path) -> None:
     assert "1 of 3 planned runs executed, 2 skipped (their results exist)" in second.output
 
 
+def test_a_run_of_cbts_own_without_a_result_file_has_failed(cbt: Cbt, tree: Path) -> None:
+    """Without its load generator on the clients, hsbench leaves what the cluster and the monitors said."""
+    config = cbt.config({**SWEEP, "hsbench": {"size": "4K", "client_endpoints": "s3", "duration": 1}}, iterations=1)
+    rpdcp = cbt.tmp / "stubs" / "rpdcp"
+    works = rpdcp.read_text()
+    rpdcp.write_text(
+        "#!/bin/sh\nfor last; do :; done\ncd $last && mkdir -p collectl.192.0.2.2 && touch output.0.csv.192.0.2.2\n"
+        "echo state > historic_ops.out.192.0.2.4 && echo 1 > collectl.192.0.2.2/raw\n"
+    )
+    for counts in ("2 of 3 planned runs executed, 1 failed", "0 of 3 planned runs executed, 2 skipped"):
+        outcome = cbt.cbt(tree, config)
+        assert outcome.status == 1, outcome.output
+        assert counts in outcome.output and "left no result file in" in outcome.output
+    shutil.rmtree(outcome.archive / "results" / ".unfinished")  # as an archive of before
+    assert "1 failed" in cbt.cbt(tree, config).output
+    rpdcp.write_text(works)
+    assert "1 of 3 planned runs executed, 2 skipped" in cbt.cbt(tree, config).output
+    assert not (outcome.archive / "results" / ".unfinished").exists()
+    assert "0 of 3 planned runs executed, 3 skipped" in cbt.cbt(tree, config).output
+
+
 def test_compare_goes_through_a_pair_of_archives(cbt: Cbt, tree: Path) -> None:
     config = cbt.config(
         {"example": {"size": [4, 8], "acceptable": {"bandwidth": "(or (greater) (near 0.05))"}}}
