@@ -48,6 +48,7 @@ class CbtRun:
     profiles: Mapping[str, Any] = field(default_factory=dict)  # the `monitoring_profiles:` section
     #: of this archive and no other, though it may hold the same run; kept when the run is resumed
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
+    config_text: Optional[str] = None  # of config_file, as it was when its first run began, with secrets masked
 
 
 @dataclass

@@ -16,6 +16,7 @@ from cbt_plugins.cbt import archive_layout
 from cbt_plugins.cbt.archive_layout import RequestedRun, planned
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger, cause_of
 from cbt_plugins.cbt_run import NotTrusted, RunFailed
+from cbt_plugins.config.yaml_source import masked_text
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Session:
 
     def __init__(self, settings: Any, config_file: Path) -> None:
         self.config_file = config_file
+        self.config_text = masked_text(config_file)
         self._settings = settings
         self._forced = False
         self._requested: Set[str] = set()

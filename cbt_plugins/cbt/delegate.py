@@ -119,6 +119,7 @@ class Delegate:
             checkout=checkout.describe(Path(settings.__file__).resolve().parent),
             monitors=monitors,
             profiles=dict(getattr(settings, "monitoring_profiles", None) or {}),
+            config_text=current.config_text if current else None,
         )
 
 

@@ -126,6 +126,14 @@ def mask_secrets(text: str) -> str:
     return text
 
 
+def masked_text(path: FilePath) -> Optional[str]:
+    """Return the text of a YAML file with the values of secret keys masked; None when it cannot be read."""
+    try:
+        return mask_secrets(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+
+
 def _walk(root: Optional[yaml.Node]) -> Iterator[Tuple[yaml.MappingNode, Path]]:
     """Yield every mapping once, however many aliases lead to it."""
     todo: List[Tuple[Optional[yaml.Node], Path]] = [(root, ())]

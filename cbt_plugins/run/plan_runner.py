@@ -19,7 +19,6 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.cluster_watch import NoWatch
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster_conditions import CLEANUP
-from cbt_plugins.config.yaml_source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, undo_seal
 from cbt_plugins.faults.cluster_access import RUN_ID
 from cbt_plugins.journal import Journal, JournalError, archive_refusal, read_json, tell, write_json, write_whole
@@ -267,8 +266,9 @@ class PlanRunner:
             manifest["replaced"] = replaced
             log.warning("replaced while the run was interrupted: %s", "; ".join(replaced))
         write_json(run.archive.manifest, manifest)
-        if run.cbt_run.config_file:
-            write_whole(run.archive.folder / "config.yaml", mask_secrets(run.cbt_run.config_file.read_text()))
+        config = run.archive.folder / "config.yaml"
+        if run.cbt_run.config_text is not None and not config.exists():
+            write_whole(config, run.cbt_run.config_text)
 
     def snapshot(self, when: str) -> None:
         """Write what describes the cluster "before" or "after" the run, once: a run that is resumed has changed it."""

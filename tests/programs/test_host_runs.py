@@ -22,6 +22,7 @@ from cbt_plugins.cbt.archive_layout import errors_of
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute_unless_complete
 from cbt_plugins.cbt.run_loop import RunLoop
 from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.config import plugins
 from cbt_plugins.journal import Journal, json_lines
 
 
@@ -320,8 +321,24 @@ def test_an_archive_is_that_of_its_file_wherever_it_is(
     assert warned(other, {**config, "cluster": {"iterations": 1, "clients": ["d"]}})
 
 
-def test_ours_are_known_without_an_installation() -> None:
-    from cbt_plugins.config import plugins
+def test_all_runs_have_the_file_that_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever prepares the next invocation saves half a file, or moves it, while runs go on."""
+    file, texts = tmp_path / "f.yaml", []
 
+    class Edits:
+        def __init__(self, run: CbtRun) -> None:
+            texts.append(run.config_text)
+
+        def run(self) -> None:
+            file.write_text("bench: [1,") if texts[1:] else file.unlink()
+
+    monkeypatch.setattr(plugins, "loaders", lambda group: {"warp": lambda: Edits})
+    file.write_text("s3: {secret_key: hunter2}  # mine\n")
+    config = {"cluster": {"iterations": 3, "head": "h"}, "benchmarks": {"warp": {}}}
+    assert RunLoop(str(tmp_path / "A"), config, None, file).run() == 0
+    assert texts == ["s3: {secret_key: '***'}  # mine\n"] * 3
+
+
+def test_ours_are_known_without_an_installation() -> None:
     known: Dict[str, Any] = plugins.loaders(plugins.BENCHMARKS)
     assert {"warp", "rgwtest"} <= set(known)

@@ -213,7 +213,7 @@ class Run:
         faults = injector(self.folder, self.cluster, plan.settings, events.write)
         watch = SimpleNamespace(node="node0", feed=lambda: contextlib.nullcontext(None))
         host = SimpleNamespace(monitors=lambda *_, **__: contextlib.nullcontext(), run_dir="/nowhere/a/b")
-        host.cluster, host.config_file = {"head": "node0"}, None
+        host.cluster, host.config_text = {"head": "node0"}, None
         parts = {"cbt_run": host, "plan": plan, "archive": archive, "watch": watch, "injector": faults}
         with contextlib.closing(faults):
             yield context(**parts, journal=journal, events=events)

@@ -354,10 +354,11 @@ def test_a_clock_that_was_set_while_the_run_was_interrupted(
             phase.write_text("{}")
         clocks = {"node0": {"seconds": now, "error": 0.01}}
         ready: Any = SimpleNamespace(manifest={"ceph": {"overall": {ceph: 3}}, "cbt": None, "clock_offsets": clocks})
-        runner.describe(context(cbt_run=SimpleNamespace(config_file=None), watch=watch, **parts), ready)
+        runner.describe(context(cbt_run=SimpleNamespace(config_text=f"now: {now}\n"), watch=watch, **parts), ready)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["clock_offsets"]["node0"]["seconds"] == 0.9 and manifest["ceph"] == {"overall": {"18.2.7": 3}}
     assert manifest.get("moved_clocks", []) == moved
+    assert (tmp_path / "config.yaml").read_text() == "now: 5.0\n", "the file that began the run"
 
 
 def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(
@@ -372,7 +373,7 @@ def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(
         versions = {version: 3 for version in ceph.split()}
         ready: Any = SimpleNamespace(manifest={"ceph": {"overall": versions}, "cbt-load": program, "cbt": None})
         parts = {"plan": plan, "journal": journal, "archive": RunArchive(tmp_path)}
-        runner.describe(context(cbt_run=SimpleNamespace(config_file=None), **parts), ready)
+        runner.describe(context(cbt_run=SimpleNamespace(config_text=None), **parts), ready)
         return json.loads((tmp_path / "manifest.json").read_text()).get("replaced")
 
     assert replaced(plan, "18.2.4", "0.2") is None
