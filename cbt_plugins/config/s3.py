@@ -24,6 +24,7 @@ from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 from cbt_plugins.config.shell_values import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
+from cbt_plugins.config.yaml_source import KUBERNETES_KEY
 from cbt_plugins.inventory import is_host
 
 _USER, _REGION, _PROFILE = TypeAdapter(RgwUser), TypeAdapter(Region), TypeAdapter(AwsProfile)
@@ -32,7 +33,6 @@ _DEFAULT_REGION = plan.S3.region
 _PLACES: Any = [{"required": ["urls"]}, {"required": ["endpoints"]}]
 _NO_PLACE_OR_USER: Any = {"not": {"anyOf": [*_PLACES, {"required": ["user"]}]}}
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KUBERNETES = re.compile(r"secret:(?:[a-z0-9-]+/)?[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
 
 
@@ -46,7 +46,7 @@ def _secret_source(value: Any) -> str:
             return value
         if value.startswith("file:"):
             raise ValueError("file: needs an absolute path, as in file:/root/secret-key")
-        if _KUBERNETES.fullmatch(value):
+        if KUBERNETES_KEY.fullmatch(value):
             return value
         if value.startswith("secret:"):
             raise ValueError("secret: needs a secret of Kubernetes and its key, as in secret:NAME/AccessKey")

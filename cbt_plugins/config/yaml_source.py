@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -13,6 +14,8 @@ from cbt_plugins.formatting import size
 
 #: values of these keys are never shown or archived
 _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})
+#: a key of a secret of Kubernetes: secret:[NAMESPACE/]NAME/KEY
+KUBERNETES_KEY = re.compile(r"secret:(?:[a-z0-9-]+/)?[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+")
 _ENTRIES = Dict[Any, Tuple[yaml.Node, yaml.Node]]
 
 
@@ -112,18 +115,22 @@ def read(path: FilePath) -> YamlSource:
 
 
 def mask_secrets(text: str) -> str:
-    """Return YAML text with the values of secret keys masked, unless they are ${NAME} or file:/path."""
+    """Return YAML text with the values of secret keys masked; ${NAME}, file:/path and secret:NAME/KEY stay."""
     spans: List[Tuple[int, int]] = []
     for node, _ in _walk(yaml.compose(text, Loader=yaml.SafeLoader)):
         for key, value in node.value:
             if not (isinstance(key, yaml.ScalarNode) and key.value in _SECRET_KEYS):
                 continue
-            if not (isinstance(value, yaml.ScalarNode) and value.value.startswith(("${", "file:"))):
+            if not (isinstance(value, yaml.ScalarNode) and _is_reference(value.value)):
                 spans.append((value.start_mark.index, value.end_mark.index))
     for start, end in sorted(spans, reverse=True):
         tail = "\n" if text[start:end].endswith("\n") else ""
         text = text[:start] + "'***'" + tail + text[end:]
     return text
+
+
+def _is_reference(value: str) -> bool:
+    return value.startswith(("${", "file:")) or KUBERNETES_KEY.fullmatch(value) is not None
 
 
 def masked_text(path: FilePath) -> Optional[str]:

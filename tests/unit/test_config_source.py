@@ -146,11 +146,15 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_secrets_are_masked_and_references_stay() -> None:
     text = "# keys\na: {access_key: AKIA, secret_key: '${KEY}'}\n"
     text += "b:\n  secret_key: |\n    two\n    lines\n  x: 1\n"
+    text += "c: {access_key: secret:rook-ceph/user.of-store/AccessKey, secret_key: secret:user/SecretKey}\n"
+    text += "d: {access_key: secret:hunter2, secret_key: secret:Two Words/x, password: secret:A/b/c/d}\n"
     masked = mask_secrets(text)
     assert "AKIA" not in masked
     assert "two" not in masked
     assert yaml.safe_load(masked) == {
         "a": {"access_key": "***", "secret_key": "${KEY}"},
         "b": {"secret_key": "***", "x": 1},
+        "c": {"access_key": "secret:rook-ceph/user.of-store/AccessKey", "secret_key": "secret:user/SecretKey"},
+        "d": {"access_key": "***", "secret_key": "***", "password": "***"},
     }
     assert masked.startswith("# keys\n")
