@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ErrorAt, near_miss
 from cbt_plugins.config.section_to_plan import CBT_KEYS, KEYS_SET_BY_CBT
-from cbt_plugins.config.top_level import unknown_keys
+from cbt_plugins.config.top_level import ignored_recovery_test, unknown_keys
 from cbt_plugins.config.yaml_source import YamlSource
 
 #: keys that CBT's base class reads, which is not found in every tree
@@ -21,7 +21,7 @@ def unread_keys(source: YamlSource, tree: Optional[Path]) -> List[ErrorAt]:
 
     A class reads what its module, and the modules of packages that it imports, have as text anywhere: a key that is
     here is not read; one that is not here may be unread all the same. Without a tree, only keys at the top and in
-    `cluster:` are known: those that some version of CBT reads.
+    `cluster:` are known: those that some version of CBT reads. `recovery_test:` is here where benchmarks ignore it.
     """
     if not isinstance(source.data, dict):
         return []
@@ -29,6 +29,7 @@ def unread_keys(source: YamlSource, tree: Optional[Path]) -> List[ErrorAt]:
     if unknown and tree:
         texts = _texts_of_tree(tree)
         unknown = [error for error in unknown if error.path[-1] not in texts]
+    unknown += ignored_recovery_test(source)
     benchmarks = source.data.get("benchmarks")
     return [*unknown, *(_unread(source, tree, benchmarks) if tree and isinstance(benchmarks, dict) else ())]
 

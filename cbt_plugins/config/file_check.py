@@ -27,7 +27,13 @@ from cbt_plugins.config.key_errors import FieldError, not_text, validate
 from cbt_plugins.config.pull_request import errors_of_pull_request
 from cbt_plugins.config.section_to_plan import KEYS_SET_BY_CBT, our_sections, section_of, understand
 from cbt_plugins.config.sweep import sweep
-from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
+from cbt_plugins.config.top_level import (
+    errors_of_sections,
+    ignored_recovery_test,
+    is_ours,
+    misspelt_keys,
+    nothing_to_run,
+)
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import ROLES, nodes_of
 from cbt_plugins.plan import Plan
@@ -100,6 +106,7 @@ def load(source: YamlSource) -> Config:
     endpoints: Mapping[str, Any] = {}
     if ours:
         errors += _duplicates(source, list(others))
+        errors += [] if others else ignored_recovery_test(source)
         cluster, cluster_errors = _cluster(source, data["cluster"])
         errors += cluster_errors
         endpoints, endpoint_errors = _endpoints(source, data)

@@ -127,6 +127,16 @@ def _misspelt(source: YamlSource, path: Path, keys: FrozenSet[str], meant: Dict[
             yield source.error_at((*path, key), f"unknown key; did you mean {near!r}?", of_key=True)
 
 
+def ignored_recovery_test(source: YamlSource) -> Iterator[ErrorAt]:
+    """Yield an error for `cluster: recovery_test:` in a file with benchmarks of plug-ins."""
+    benchmarks, cluster = source.data.get("benchmarks"), source.data.get("cluster")
+    names = benchmarks if isinstance(benchmarks, dict) else ()
+    ours = [name for name in names if name in plugins.references(plugins.BENCHMARKS)]
+    if ours and isinstance(cluster, dict) and "recovery_test" in cluster:
+        text = f"has no effect on {', '.join(ours)}: only CBT's own benchmarks do this; use `events:` with a fault of "
+        yield source.error_at(("cluster", "recovery_test"), f"{text}`kind: mark`", of_key=True)
+
+
 def nothing_to_run(source: YamlSource, others: Mapping[str, Any]) -> Iterator[ErrorAt]:
     """Yield the reasons why CBT would make no run of the sections that we do not check."""
     cluster = source.data["cluster"]

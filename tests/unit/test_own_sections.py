@@ -68,6 +68,21 @@ def test_a_monitor_that_nobody_has(tmp_path: Path, tree: Path) -> None:
     assert texts(tmp_path, tree, sections) == []  # a newer CBT has it
 
 
+@pytest.mark.parametrize(("others", "status"), [("", 2), ("  hsbench: {size: 4K}\n", 0)])
+def test_recovery_test_is_for_benchmarks_of_cbt(
+    tmp_path: Path, others: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error where it has no effect at all, a warning where it has an effect on other sections."""
+    monkeypatch.setenv("CBT_HOME", str(stand_in_checkout(tmp_path / "cbt", {"cluster/ceph.py": "'recovery_test'\n"})))
+    path, text = tmp_path / "f.yaml", f"{CLUSTER}{WARP}{CYCLE}".replace("cluster:\n", "cluster:\n  recovery_test: {}\n")
+    path.write_text(text + others)
+    assert main(["plan", str(path)]) == status
+    output = capsys.readouterr()
+    assert "recovery_test: has no effect on warp: only CBT's own" in (output.err if status else output.out)
+    path.write_text(text.split("benchmarks:")[0] + "benchmarks:\n" + others)
+    assert not others or texts(tmp_path, tmp_path / "cbt", path.read_text()) == []
+
+
 def test_our_loop_refuses_a_monitor_that_nobody_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before it contacts a node; under cbt.py it is CBT that knows its monitors."""
     path = tmp_path / "f.yaml"
