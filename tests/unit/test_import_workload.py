@@ -91,6 +91,9 @@ def test_a_hybrid_workload(tmp_path: Path) -> None:
         ("s(2001,4000);", "s(2001,4000);cprefix=x;", "cprefix=abc, x: all operations work on the same objects here"),
         ('name="MAIN"', 'name="MAIN" trigger="x.sh"', "trigger=x.sh of workstage MAIN"),
         ("timeout=900000", "timeout=900000;path_style_access=true", "path_style_access of the storage"),
+        ("objects=r(1,2000);", "objects=r(1001,2000);", "objects=1001 to 2000 of prepare: the fill writes 1 to 2000"),
+        ("u(3,5);objects=u(1,2000)", "u(3,5);objects=u(1,900)", "objects=u(1,900) of get: each client has its own N"),
+        ("s(2001,4000);", "s(2011,4000);", "objects=s(2011,4000) of put: each client has its own N here"),
         ('<work name="Hybrid 2x"', '<storage type="s3"/><work name="Hybrid 2x"', "works: all use the first"),
     ],
 )
@@ -109,6 +112,26 @@ def test_what_cosbench_writes_for_all_works_is_silent(tmp_path: Path) -> None:
     text = text.replace('type="init" workers="1"', 'type="init" workers="1" division="container" totalOps="1" afr="0"')
     _, notes, _ = converted(tmp_path, text)
     assert notes == usual
+
+
+def test_a_second_prepare_of_the_same_containers(tmp_path: Path) -> None:
+    """Its objects are in the fill, in whatever order the two are; its sizes are not."""
+    work = f'<work type="prepare" workers="40" config="containers=r(1,5);objects=r(1,2000);{SIZES}"/>'
+    first, second = work.replace("2000", "1000"), work.replace("r(1,2000)", "r(1001,2000)")
+    _, usual, _ = converted(tmp_path, WORKLOAD)
+    for works in (first + second, second + first):
+        _, notes, plan = converted(tmp_path, WORKLOAD.replace(work, works))
+        assert notes == usual and plan.phases[0].goal and plan.phases[0].goal.objects == 2000
+    _, notes, plan = converted(tmp_path, WORKLOAD.replace(work, first + second.replace(SIZES, "sizes=c(32)MB")))
+    assert "sizes=c(32)MB of prepare: a bucket has one set of sizes here (EDIT size)" in notes
+    assert plan.buckets[0].sizes[0] == (1000, 1000, 0.5)
+
+
+def test_workers_are_those_of_all_drivers(tmp_path: Path) -> None:
+    _, notes, _ = converted(tmp_path, WORKLOAD)
+    assert "workers of all drivers together: here each client has as many (EDIT: divide by the clients)" in notes
+    _, notes, _ = converted(tmp_path, WORKLOAD.replace('workers="40"', 'workers="1"'))
+    assert "workers" not in notes
 
 
 def test_a_rampup_is_not_measured(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class _Container:
 
     size: Any = None  # our `size:`
     objects: int = 0  # that prepare writes
+    spans: List[Tuple[int, int]] = field(default_factory=list, compare=False)  # first and last of each prepare
 
     def section(self) -> Dict[str, Any]:
         """Return the keys of a group of such buckets."""
@@ -86,9 +87,12 @@ def convert(path: Path) -> Tuple[str, List[str]]:
     kinds = {_kind(work) for _, work, _ in works}
     if not kinds & {"prepare", "normal"}:
         raise ConversionError(f"{path}: the workload has no work that makes load")
+    _note_gaps(draft)
     for _, work, config in works:
         if _kind(work) == "normal":
             _written(draft, work, config)
+    if any(_workers(work) > 1 for _, work, _ in works if _kind(work) in ("prepare", "normal")):
+        draft.note("workers of all drivers together: here each client has as many (EDIT: divide by the clients)")
     draft.workers = max([_workers(work) for _, work, _ in works if _kind(work) == "prepare"] or [0]) or max(
         _workers(work) for _, work, _ in works
     )
@@ -191,11 +195,25 @@ def _fill_of(draft: _Draft, work: ET.Element, config: Mapping[str, str]) -> None
     if _kind(work) != "prepare":
         return
     for number in numbers:
-        container = draft.container(number)
-        container.size = _sizes(config["sizes"]) if "sizes" in config else container.size
+        container, sizes = draft.container(number), _sizes(config["sizes"]) if "sizes" in config else None
+        if sizes and container.size not in (None, sizes):
+            draft.note(f"sizes={config['sizes']} of prepare: a bucket has one set of sizes here (EDIT size)")
+        container.size = container.size or sizes
         if "objects" in config:
-            container.objects = max(container.objects, _span(config["objects"], "objects")[2])
+            _, first, last = _span(config["objects"], "objects")
+            container.spans.append((first, last))
+            container.objects = max(container.objects, last)
             draft.objects = max(draft.objects, container.objects)
+
+
+def _note_gaps(draft: _Draft) -> None:
+    """Note the prepared objects before which others are missing: a fill here writes all from 1 on."""
+    for container in draft.containers.values():
+        reach = 0
+        for first, last in sorted(container.spans):
+            if first > reach + 1:
+                draft.note(f"objects={first} to {last} of prepare: the fill writes 1 to {last} (EDIT fill.objects)")
+            reach = max(reach, last)
 
 
 def _numbers(draft: _Draft, config: Mapping[str, str]) -> range:
@@ -421,7 +439,10 @@ def _keys(draft: _Draft, op: str, config: Mapping[str, str]) -> Optional[Any]:
         draft.note(f"objects={text} of {op}: any object that is there")
         return "new" if op == "put" else None
     (objects,) = filled
-    select = f"{'u' if form == 'u' else 's'}({_bound(first, objects)},{_bound(last, objects)})"
+    bounds = _bound(first, objects), _bound(last, objects)
+    if any(bound not in ("1", "N", "N+1") and not re.fullmatch(r"\d+N(\+1)?", bound) for bound in bounds):
+        draft.note(f"objects={text} of {op}: each client has its own N here (EDIT keys: divide by the clients)")
+    select = f"{'u' if form == 'u' else 's'}({bounds[0]},{bounds[1]})"
     return {"select": select, "absent": True} if op == "delete" and select.startswith("u") else select
 
 
