@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Sequence
 from unittest.mock import Mock
 
@@ -18,6 +19,7 @@ from cbt_plugins.cluster.transports.local import Local
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import main
+from cbt_plugins.tools.init.cycle import entries_of_cycle
 
 RELEASES = ("pacific", "reef", "tentacle")
 #: questions of which the replies are read when the file is made
@@ -339,6 +341,15 @@ def test_the_cycle_follows_space_and_devices(cluster: Recorded, tmp_path: Path) 
     no_pool(cluster.replies)
     assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "new.yaml")]) == 0
     assert "default.rgw.buckets.data: does not exist yet" in (tmp_path / "new.yaml").read_text()
+
+
+@pytest.mark.parametrize(("device_class", "goal"), [("hdd", {"duration": "15m"}), ("ssd", {"max_avail": "20%"})])
+def test_a_fill_by_time_ends_below_the_promised_share(device_class: str, goal: Dict[str, str]) -> None:
+    """15 minutes of 250 MB/s are 6 % of these devices; Ceph gives the class ssd to NVMe devices too, of 4 GB/s."""
+    devices, available = [device_class] * 48, 48 * 3.84e12 * 0.95 / 3
+    cluster: Any = SimpleNamespace(devices=devices, usable=1 / 3, available=available)
+    (fill,) = (entry for entry in entries_of_cycle(cluster, 4) if entry.key == "fill")
+    assert fill.value == goal
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from cbt_plugins.config.units import format_duration, format_percent
 from .discovery import Discovery
 from .entry import Entry
 
-#: highest write rate of a device, by class, in bytes/s: above most devices, so that a fill cannot exceed the space
-_FASTEST = {"hdd": 250e6, "ssd": 1e9, "nvme": 4e9}
-_UNKNOWN = "nvme"
+#: highest write rate of a device, by class, in bytes/s: above most devices, so that a fill cannot exceed the space.
+#: Ceph gives the class ssd to NVMe devices too: every class but hdd may be one.
+_FASTEST = {"hdd": 250e6}
+_FASTEST_OF_OTHERS = 4e9
 #: share of MAX AVAIL that the fill takes at most, and its longest and shortest duration in seconds
 _FILL, _LONGEST, _SHORTEST = 0.2, 900.0, 300.0
 #: seconds of each of the two measurements, and of the aging
@@ -35,14 +36,14 @@ def entries_of_cycle(cluster: Discovery, clients: int) -> Iterator[Entry]:
     workers = min(_MANY, max(_FEWEST, -(-_PER_OSD * len(devices) // (sizes * drivers))))
     requests = workers * sizes * drivers
     yield Entry("workers", workers, f"requests in flight of each driver; in total: {requests}, for {len(devices)} OSDs")
-    speed = sum(_FASTEST.get(device, _FASTEST[_UNKNOWN]) for device in devices) * cluster.usable
+    speed = sum(_FASTEST.get(device, _FASTEST_OF_OTHERS) for device in devices) * cluster.usable
     seconds = min(_LONGEST, _FILL * cluster.available / speed if speed else 0.0)
     share = format_percent(_FILL)
     if seconds >= _SHORTEST:
         comment = f"fills less than {share} of MAX AVAIL, even at the full speed of the devices"
         yield Entry("fill", {"duration": format_duration(seconds // 60 * 60)}, comment)
     else:
-        yield Entry("fill", {"max_avail": share}, "a share, not a time: fast devices could fill this small cluster")
+        yield Entry("fill", {"max_avail": share}, "a share, not a time: fast devices could write it in minutes")
     if speed * (seconds + _GROWS * (2 * _MEASURE + _AGE)) > _MOST * cluster.available:
         comment = "as many deletes as puts, so that the data does not grow; the studies use put 35, delete 5"
         yield Entry("mix", _EVEN, comment)
