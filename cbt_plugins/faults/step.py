@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import isclose
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph_programs import readable
 
@@ -39,6 +39,8 @@ class Command:
     timeout: float = 60.0  # seconds
     root: bool = False
     secrets: Tuple[str, ...] = ()  # environment variables that must be set; their values are written to no file
+    #: of an undo that starts daemons which the step itself does not stop: it is left out while another step has one
+    daemons: Tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}"
@@ -85,6 +87,10 @@ class Check:
                 return f"{_where(place)} is {actual!r}, not {_expectation(wanted)}"
         return None
 
+    def without(self, osds: Collection[int]) -> Check:
+        """Return the check without the values of some OSDs."""
+        return replace(self, want=tuple((p, v) for p, v in self.want if not any({"osd": osd} in p for osd in osds)))
+
     @property
     def may_go(self) -> bool:
         """Whether some values count only while their list has the entry."""
@@ -129,6 +135,12 @@ class Step:
     def osds(self) -> Tuple[int, ...]:
         """Return the OSDs among its daemons."""
         return tuple(int(name[4:]) for name in self.daemons if name.startswith("osd."))
+
+    def without(self, daemons: Collection[str]) -> Step:
+        """Return the step with an undo that leaves out daemons: commands that start one of them, values of OSDs."""
+        osds = [int(name[4:]) for name in daemons if name.startswith("osd.")]
+        undo = tuple(command for command in self.undo if not set(daemons) & set(command.daemons))
+        return replace(self, undo=undo, checks=tuple(c for c in (c.without(osds) for c in self.checks) if c.want))
 
     def counting(self, seconds: float, refused: bool) -> Tuple[Check, ...]:
         """Return the checks that have not lapsed, some seconds after the command; `refused`: the command failed."""
@@ -212,7 +224,8 @@ class UndoRecord:
 
 
 def _command(data: Mapping[str, Any]) -> Command:
-    return Command(**{**data, "secrets": tuple(data["secrets"])})
+    # an earlier version wrote no daemons
+    return Command(**{**data, "secrets": tuple(data["secrets"]), "daemons": tuple(data.get("daemons", ()))})
 
 
 def _check(data: Mapping[str, Any]) -> Check:

@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -63,7 +63,7 @@ class Undoer:
         self._tell_ended(records)
         waiting = {record.label: sum(r.label == record.label for r in records) for record in records}
         begun = set()
-        for lot in _lots(records):
+        for lot in map(self._spare_held, _lots(records)):
             label, kind = lot[0].label, lot[0].kind
             if label not in begun:
                 begun.add(label)
@@ -79,6 +79,20 @@ class Undoer:
                 self._tell("fault-failed", label=label, kind=kind, why=why)
                 log.error("not undone: %s: %s: %s", label, record.step.what, why)
         return left
+
+    def _spare_held(self, lot: List[UndoRecord]) -> List[UndoRecord]:
+        """Return the steps with undos that leave out daemons which another fault still has.
+
+        A fault of links that is light enough leaves its OSDs to other faults, but its undo starts OSDs that have ended.
+        """
+        started = {name for record in lot for command in record.step.undo for name in command.daemons}
+        if not started:
+            return lot
+        open_records = [record for record in self._journal.still_open() if record.label != lot[0].label]
+        held = {name: record.label for record in open_records for name in record.step.daemons if name in started}
+        for name, label in held.items():
+            log.info("%s: the undo leaves out %s, which %s has", lot[0].label, name, label)
+        return [replace(record, step=record.step.without(held)) for record in lot]
 
     def _tell_ended(self, records: Sequence[UndoRecord]) -> None:
         """Write the event `fault-ended` for each step that is no longer in force although nobody has undone it.

@@ -7,17 +7,21 @@ import os
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 import pytest
 from faults_scene import scene_of
+from faults_world import ANYTHING, Connections, injector
 
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.kinds.links import LinkEnds, Links, nft_rules
 from cbt_plugins.faults.node_shell import script_text
 from cbt_plugins.faults.scene import Targets
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.plan import Fault
 
 NEAR, FAR, SSH, TABLE = "10.9.0.1", "10.9.0.2", 22, "cbt_plugins_t"
 #: datagrams to NEAR or FAR, from a node: argument 1 = where to, 2 = port, 3 = how many, 4 = bytes of each. Prints when
@@ -338,3 +342,40 @@ def test_a_delay_that_cannot_be_measured_is_named(trip: str) -> None:
     effect, reading, *_ = step.took
     assert ("ping=10.0.0.2; before=300; delay=50000" in effect.text) is bool(trip) and reading.reading == "links"
     assert [text.split(":")[0] for text in kind.warnings()] == ([] if trip else ["node1"])
+
+
+class LinkNodes(Connections):
+    """Nodes on which every fault of links is in effect at once, and undone at once."""
+
+    def play(self, node: str, text: str) -> Result:
+        replies = {
+            "ip -o addr": f"10.0.0.{node[-1]}\n",
+            "echo possible": "possible\n",
+            "action=arm": "armed process 1 2\n",
+            "echo disarmed": "disarmed\n",
+            "action=look": "dev eth0 1000\nping 10.0.0.2 200\n",
+            "action=unset_seen": "recovered\n",
+            "action=effect": "in effect\n",
+            "action=reading": '{"links": {}}',
+        }
+        if not any(word in text for word in (*replies, "table=", "action=disarm")):
+            return super().play(node, text)
+        return Result(next((reply for word, reply in replies.items() if word in text), ""), "", 0)
+
+
+@pytest.mark.parametrize("kind", ["stop", "out"])
+def test_the_undo_of_a_delay_leaves_out_osds_that_another_fault_has(kind: str, tmp_path: Path) -> None:
+    world = LinkNodes(hosts=4, per_host=2)
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.inject(Fault("slow", "delay", ("node1", "node2"), options={"delay": 0.05}, accept=ANYTHING))
+    made.inject(Fault("gone", kind, ("osd.0",), accept=ANYTHING))
+    world.state["osds"]["2"].update(up=0, unit="inactive")  # has ended because of the delay
+    sent = len(world.said)
+    assert made.undo(["slow"]) == []
+    assert world.differences() == {"osd.0"} and [record.label for record in made.open_changes] == ["gone"]
+    assert not any("osd in" in text for _, text in world.said[sent:])
+    assert made.undo(["gone"]) == [] and world.differences() == set()
+    made.inject(Fault("again", "delay", ("node1",), options={"delay": 0.05}, accept=ANYTHING))
+    world.state["osds"]["1"].update(**{"in": 0})
+    assert made.undo(["again"]) == [] and world.differences() == set()

@@ -244,12 +244,15 @@ class Links(Kind):
         of_nodes = (osd for node in targets.nodes for osd in scene.on_node(node))
         osds = [o for o in sorted({*of_nodes, *taken.osds}) if scene.facts.osds[o]["up"]]
         services_by_node = service_managers.find_services(scene, osd_names(osds), self.options.service_manager or "")
-        starts = (
-            command for of_node in services_by_node.values() for command in service_managers.start(scene, of_node)
-        )
+        starts = [
+            replace(command, daemons=tuple(str(service.name) for service in of_node))
+            for of_node in services_by_node.values()
+            for command in service_managers.start(scene, of_node)
+        ]
+        marks = [replace(command, daemons=tuple(map(str, osd_names(osds)))) for command in scene.mark_in(osds)]
         return replace(
             step,
-            undo=(*step.undo, *starts, *scene.mark_in(osds)),
+            undo=(*step.undo, *starts, *marks),
             checks=(*step.checks, *((scene.osds_back(osds),) if osds else ())),
             took=(*step.took, *((scene.osds_went_down(down),) if down else ())),
             former={**step.former, **scene.former(osds)},
