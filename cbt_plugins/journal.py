@@ -79,10 +79,8 @@ class Journal:
             raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
         try:
             with open(os.dup(self._file.fileno()), "rb") as file:
-                lines = [_object_of(line) or {} for line in lines_of(file)]
-            self.records: List[Dict[str, Any]] = _records(lines, path)
-            #: how many damaged lines `records` lacks
-            self.left_out = len(lines) - len(self.records)
+                #: `damaged`: numbers of the damaged lines, which `records` lacks
+                self.records, self.damaged = _records(lines_of(file), path)
             self._torn = _torn_end(self._file)
         except OSError as error:
             self._file.close()
@@ -240,18 +238,35 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
 
 
 def journal_lines(path: Path) -> List[Dict[str, Any]]:
-    """Return the records of a journal, without damaged ones (no time or no event); says how many there are."""
-    return _records(each_json_line(path), path)
+    """Return the records of a journal, without damaged ones; says how many there are. [] when there is no file."""
+    return read_journal(path)[0]
 
 
-def _records(objects: Iterable[Dict[str, Any]], path: Path) -> List[Dict[str, Any]]:
-    lines = list(objects)
-    complete_lines = [
-        line for line in lines if isinstance(line.get("t"), (int, float)) and isinstance(line.get("event"), str)
-    ]
-    if len(complete_lines) < len(lines):
-        log.warning("%s: damaged lines that are left out: %d", path, len(lines) - len(complete_lines))
-    return complete_lines
+def read_journal(path: Path) -> Tuple[List[Dict[str, Any]], List[int]]:
+    """Return the records of a journal, and the numbers of its damaged lines: no object, or one without time or event.
+
+    A last line that a kill has torn is neither.
+    """
+    try:
+        file = open_regular(path, _MOST_LINES)
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    with file:
+        return _records(lines_of(file), path)
+
+
+def _records(lines: Iterable[bytes], path: Path) -> Tuple[List[Dict[str, Any]], List[int]]:
+    records: List[Dict[str, Any]] = []
+    damaged: List[int] = []
+    for number, line in enumerate(lines, 1):
+        value = _object_of(line)
+        if value and isinstance(value.get("t"), (int, float)) and isinstance(value.get("event"), str):
+            records.append(value)
+        else:
+            damaged.append(number)
+    if damaged:
+        log.warning("%s: damaged lines that are left out: %d", path, len(damaged))
+    return records, damaged
 
 
 def each_json_line(path: Path, word: str = "") -> Iterator[Dict[str, Any]]:

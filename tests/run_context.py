@@ -15,7 +15,7 @@ from cbt_plugins.run.plan_runner import PlanRunner
 
 def context(**parts: Any) -> RunContext:
     """Return a context of the parts that a test gives; all others are None, and journal and events write nothing."""
-    unwritten = SimpleNamespace(write=lambda event, **facts: None, all=lambda event: [], left_out=0)
+    unwritten = SimpleNamespace(write=lambda event, **facts: None, all=lambda event: [], damaged=[])
     journals = {"journal": unwritten, "events": unwritten}
     empty = {**dict.fromkeys(RunContext.__dataclass_fields__), "ladder_steps": {}}
     given = {**empty, "run_id": "r1", **journals, **parts}

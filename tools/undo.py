@@ -28,7 +28,15 @@ from cbt_plugins.faults import (
 from cbt_plugins.faults.cluster_access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import questions_before_undo
-from cbt_plugins.faults.undo_journal import FILE, given_up_in, holds_data, lines_of_others, open_steps_in, still_open
+from cbt_plugins.faults.undo_journal import (
+    FILE,
+    given_up_in,
+    holds_data,
+    lines_of_others,
+    open_steps_in,
+    read_lines,
+    still_open,
+)
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
@@ -175,7 +183,8 @@ def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
 
 def _may_be_open(folder: Path) -> bool:
     try:
-        return bool(open_steps_in(folder))
+        lines, unknown = read_lines(folder)
+        return bool(unknown or still_open(lines))
     except (OSError, FaultError):
         return True
 
@@ -187,10 +196,10 @@ def _is_open(folder: Path, label: str) -> bool:
         return False
 
 
-def _lines(folder: Path) -> List[Dict[str, Any]]:
-    """Return the lines of an undo journal, whoever wrote them. Raises FaultError."""
+def _lines(folder: Path) -> Tuple[List[Dict[str, Any]], str]:
+    """Return the result of `read_lines`. Raises FaultError."""
     try:
-        return journal_lines(folder / FILE)
+        return read_lines(folder)
     except OSError as error:
         raise FaultError(f"{FILE} {error.strerror}: its open changes are unknown") from error
 
@@ -200,11 +209,14 @@ def _dry(folder: Path, data: bool) -> int:
     if refusal:
         return say("Error", refusal, OPEN)
     try:
-        lines = _lines(folder)
+        lines, unknown = _lines(folder)
         left = still_open(lines)
     except FaultError as error:
         return say("Error", f"{folder}: {error}", OPEN)
-    print(f"{folder}: {len(left)} open" if left else f"{folder}: no change is open")
+    if left or not unknown:
+        print(f"{folder}: {len(left)} open" if left else f"{folder}: no change is open")
+    if unknown:
+        say("Error", unknown, OPEN)
     with_data = [entry.label for entry in left if _goes_with_data(entry)]
     if with_data:
         print(f"  undo removes, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}")
@@ -215,7 +227,7 @@ def _dry(folder: Path, data: bool) -> int:
         _print(entry)
     _say_given_up(lines)
     _say_origin(folder, lines)
-    return OPEN if left or removals else UNDONE
+    return OPEN if left or unknown or removals else UNDONE
 
 
 def _removals(folder: Path) -> List[str]:
@@ -300,9 +312,12 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
             say("Error", f"{folder}: not removed: {text}", OPEN)
         if still:
             return OPEN
-        print(f"{folder}: {number} undone" if number else f"{folder}: no change is open")
+        if number or not injector.unknown_changes:
+            print(f"{folder}: {number} undone" if number else f"{folder}: no change is open")
         _say_removed(folder, [label for label in with_data if label != give_up])
         _say_given_up(injector.records)
+        if injector.unknown_changes:
+            return say("Error", injector.unknown_changes, OPEN)
         _leave_or_remove(folder, access_of_run, remove=args.data and not reasons)
         injector.release(force)
         return OPEN if reasons else UNDONE

@@ -119,7 +119,8 @@ class Injector:
     def undo_earlier(self) -> None:
         """Undo what an earlier process of this run has left, except what it has set up.
 
-        Raises FaultError: a process of this run is alive, and nothing was undone; or a change could not be undone.
+        Raises FaultError: a process of this run is alive, and nothing was undone; or a change could not be undone, or
+        may be open without being known (`unknown_changes`).
         """
         holder = self.lock.living() if self.open_changes else None
         if holder:
@@ -129,17 +130,19 @@ class Injector:
         left = self.undo_all()
         if left:
             raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._undo_advice})")
+        if self.unknown_changes:
+            raise FaultError(self.unknown_changes)
 
     def acquire(self) -> None:
         """Lock the cluster for this run. Raises FaultError when another run holds it."""
         self._hold.take()
 
     def release(self, force: bool = False) -> None:
-        """Unlock the cluster, unless a change is open. Raises FaultError.
+        """Unlock the cluster, unless a change is or may be open. Raises FaultError.
 
         `force`: also remove locks of dead processes of this run on other machines.
         """
-        if not self.open_changes:
+        if not self.open_changes and not self.unknown_changes:
             self._hold.release(force)
 
     def give_up(self, label: str) -> List[UndoRecord]:
@@ -169,6 +172,11 @@ class Injector:
     def open_changes(self) -> List[UndoRecord]:
         """Return the steps that are not known to be undone, oldest first."""
         return self.journal.still_open()
+
+    @property
+    def unknown_changes(self) -> str:
+        """Return an error, with advice, if changes may be open that the journal does not show; "" if there are none."""
+        return self.journal.unknown_changes()
 
     def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
         """Prepare a fault: targets, steps, judgement; change nothing. Raises FaultError if it cannot be injected.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Set
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.faults import undo_seal
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord
-from cbt_plugins.journal import Journal, journal_lines, sync_folder
+from cbt_plugins.journal import Journal, read_journal, sync_folder
 
 FILE = "undo.jsonl"
 #: event: the user has closed a step whose undo was not seen
 GIVEN_UP = "given-up"
+#: most damaged lines that an error names by their numbers
+_NAMED = 5
 #: beginning of the labels of preparations that hold objects
 _WITH_DATA = ("pool ", "rgw placement", "rgw user")
 
@@ -61,7 +63,8 @@ class UndoJournal:
 
     def write_step(self, label: str, kind: str, step: Step) -> UndoRecord:
         """Write a step to disk; only then may it begin."""
-        id = f"{len(self._journal.all('open')) + 1}"
+        ids = [str(line.get("id")) for line in self._journal.records]  # the line that opened one may be damaged
+        id = f"{max((int(id) for id in ids if id.isdecimal()), default=0) + 1}"
         self._journal.write("open", id=id, label=label, kind=kind, step=step.plain())
         return UndoRecord(id, label, kind, step, time.time(), False, False)
 
@@ -86,6 +89,10 @@ class UndoJournal:
     def still_open(self) -> List[UndoRecord]:
         """Return the open steps, oldest first."""
         return still_open(self.records)
+
+    def unknown_changes(self) -> str:
+        """Return the error of `unknown_changes` for this journal."""
+        return unknown_changes(self._path, self.records, self._journal.damaged)
 
     def close(self) -> None:
         """Close the file."""
@@ -150,6 +157,24 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
         raise FaultError(f"{FILE} has an open step that is damaged: {type(error).__name__}: {error}") from error
 
 
+def unknown_changes(path: Path, lines: Sequence[Mapping[str, Any]], damaged: Sequence[int]) -> str:
+    """Return an error if changes may be open that a journal does not show, "" if there are none.
+
+    `damaged`: the numbers of its damaged lines. A last line that a kill has torn had no effect: each line is on disk
+    before the next command is sent.
+    """
+    ids = {str(line.get("id")) for line in lines if line["event"] in ("open", "undone", GIVEN_UP)}
+    lacking = {str(line["id"]): str(line.get("label")) for line in lines if str(line.get("id", "")) not in {"", *ids}}
+    first = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
+    reasons = [f"damaged lines: {first}"] if damaged else []
+    reasons += [f"the line that opened {label} (id {id}) is missing" for id, label in lacking.items()]
+    if not reasons:
+        return ""
+    to_delete = [*(["these lines"] if damaged else []), *(f"all lines of id {id}" for id in lacking)]
+    advice = f"look at the cluster, undo by hand what is left, then delete {' and '.join(to_delete)} from the file"
+    return f"{path}: {'; '.join(reasons)}: its open changes are unknown: {advice}"
+
+
 def injected_in(lines: Sequence[Mapping[str, Any]]) -> Dict[str, bool]:
     """Return the labels whose newest steps were all injected -> whether one of these steps has an undo."""
     steps: Dict[str, Dict[str, bool]] = {}  # label -> id of a step -> has an undo
@@ -169,11 +194,17 @@ def injected_in(lines: Sequence[Mapping[str, Any]]) -> Dict[str, bool]:
 
 
 def open_steps_in(folder: Path) -> List[UndoRecord]:
-    """Return the open steps of a run, whoever wrote them, also while another process uses its journal.
+    """Return the open steps of a run that are known, whoever wrote them, also while another process uses its journal.
 
     Raises OSError, and FaultError for a damaged step.
     """
-    return still_open(journal_lines(folder / FILE))
+    return still_open(read_lines(folder)[0])
+
+
+def read_lines(folder: Path) -> Tuple[List[Dict[str, Any]], str]:
+    """Return the lines of a run's journal, whoever wrote them, and the error of `unknown_changes`. Raises OSError."""
+    lines, damaged = read_journal(folder / FILE)
+    return lines, unknown_changes(folder / FILE, lines, damaged)
 
 
 def given_up_in(lines: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:

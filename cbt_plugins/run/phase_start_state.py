@@ -138,8 +138,8 @@ def lost_events(run: RunContext) -> List[str]:
     changes = [change for phase in ended for event in phase.events for change in _changes_of(event)]
     injected = run.injector.injected.keys() - noted if changes else ()
     labels = [change.label for change in changes if change.label in injected]
-    damaged = several(run.events.left_out, "damaged line")
-    texts = [f"events.jsonl has {damaged}"] if run.events.left_out else []
+    damaged = run.events.damaged
+    texts = [f"events.jsonl has {several(len(damaged), 'damaged line')}"] if damaged else []
     return [*texts, *(f"events.jsonl does not have the injection of {label}" for label in dict.fromkeys(labels))]
 
 

@@ -15,6 +15,7 @@ from faults_world import MADE, Connections, injector, part
 from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
+from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.undo_journal import FILE, UndoJournal, given_up_in, open_steps_in
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.tools.__main__ import main
@@ -226,6 +227,7 @@ def test_a_damaged_journal_keeps_nobody_from_the_others(
 ) -> None:
     other = broken_aside(tmp_path / "archive" / "b")
     folder = broken(tmp_path / "archive" / "a", world)
+    whole = len((folder / FILE).read_text().splitlines())
     with open(folder / FILE, "a") as journal:
         journal.write('{"t": 1, "eve\n{"t": 1.0}\n{"event": "undone", "id": "1"}\n')
     os.utime(other / FILE, (1, 1))  # the newest is first
@@ -233,10 +235,47 @@ def test_a_damaged_journal_keeps_nobody_from_the_others(
     assert main(["undo", str(tmp_path / "archive"), "--dry-run"]) == 1
     said = capsys.readouterr().out
     assert f"{folder}: 2 open" in said and f"{other}: 2 open" in said
-    assert f"{folder / FILE}: damaged lines that are left out: 2" in caplog.text
-    assert main(["undo", str(tmp_path / "archive")]) == 0
-    said = capsys.readouterr().out
-    assert f"{folder}: 2 undone" in said and f"{other}: 2 undone" in said
+    assert f"{folder / FILE}: damaged lines that are left out: 3" in caplog.text
+    assert main(["undo", str(tmp_path / "archive")]) == 1
+    said = capsys.readouterr()
+    assert f"{folder}: 2 undone" in said.out
+    damaged = f"damaged lines: {whole + 1}, {whole + 2}, {whole + 3}: its open changes are unknown"
+    assert f"Error: {folder / FILE}: {damaged}" in said.err
+    world.state["keys"].clear()  # the lock that stays has the ID of both runs
+    assert main(["undo", str(tmp_path / "archive")]) == 1
+    assert f"{other}: 2 undone" in capsys.readouterr().out
+
+
+def test_a_change_whose_line_is_damaged_is_not_said_to_be_undone(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bit of the line that opened it has changed: what is known is undone, and the cluster stays locked."""
+    folder = broken(tmp_path / "run", world)
+    lines = (folder / FILE).read_text().splitlines(keepends=True)
+    number, id = next(
+        (number, json.loads(line)["id"])
+        for number, line in enumerate(lines)
+        if '"open"' in line and '"one node"' in line
+    )
+    lines[number] = "\0" + lines[number][1:]
+    (folder / FILE).write_text("".join(lines))
+    missing = f"the line that opened one node (id {id}) is missing"
+    for command in (["--dry-run"], [], []):
+        assert main(["undo", str(folder), *command]) == 1
+        said = capsys.readouterr()
+        assert f"{folder / FILE}: damaged lines: {number + 1}; {missing}: its open changes are unknown" in said.err
+        assert "no change is open" not in said.out
+    assert world.differences() == {"osd.0"} and world.state["keys"]
+    again = injector(folder, world)
+    with pytest.raises(FaultError, match=rf"then delete these lines and all lines of id {id} from the file$"):
+        again.undo_earlier()
+    again.set_up([part("pool a")])
+    assert int(again.open_changes[0].id) == int(id) + 1, "no ID is used twice"
+    assert again.undo_all(prepared=True) == []
+    MADE.pop().close()
+    left = [line for line in (folder / FILE).read_text().splitlines(keepends=True) if f'"id": "{id}"' not in line]
+    (folder / FILE).write_text("".join(line for line in left if not line.startswith("\0")))
+    assert main(["undo", str(folder)]) == 0 and not world.state["keys"]
 
 
 def broken_aside(folder: Path) -> Path:
