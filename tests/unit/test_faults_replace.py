@@ -14,12 +14,13 @@ from cbt_plugins.faults.cluster_facts import DaemonName
 from cbt_plugins.faults.kinds.out_replace import volume_commands
 from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.service_managers import Service
-from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.step import FaultError, NoAnswer
 
-#: the file `state` is "destroyed", "new", "gone" or "up", as the monitors see the OSD
+#: the file `state` is "destroyed", "new", "gone" or "up", as the monitors see the OSD; "silent": they do not answer
 CEPH = """#!/bin/sh
 cd "$(dirname "$0")"
 case "$2 $3 $(cat state)" in
+  *silent) echo "[errno 13] RADOS permission denied" >&2; exit 1 ;;
   "tree destroyed destroyed") echo '{"nodes": [{"id": 3, "name": "osd.3"}]}' ;;
   "tree destroyed "*) echo '{"nodes": []}' ;;
   "new "*" destroyed" | "new "*" gone") [ "$4" = 3 ] && echo new > state ;;
@@ -43,13 +44,19 @@ esac
 BLOCK = {"type": "block", "vg_name": "vg", "lv_name": "osd-block-3", "tags": {"ceph.osd_fsid": "u"}}
 
 
-def commands(volumes: List[Any]) -> Any:
-    """The commands for an OSD with these volumes, as ceph-volume lists them."""
+def commands(volumes: List[Any], refusal: str = "") -> Any:
+    """The commands for an OSD with these volumes, as ceph-volume lists them. `refusal`: of `ceph` on its node."""
+
+    def ask(node: str, text: str, root: bool = False) -> str:
+        if text.startswith("ceph ") and node == "node1" and refusal:
+            raise NoAnswer(refusal)
+        return json.dumps({"3": volumes})
+
     ceph: Any = SimpleNamespace(head="node0", command="ceph")
     scene: Any = SimpleNamespace(
         ceph=ceph,
         limits=ClusterLimits(),
-        ask=lambda *_, **__: json.dumps({"3": volumes}),
+        ask=ask,
         set=lambda *lines: Scene.set(scene, *lines),
         head="node0",
         facts=SimpleNamespace(osds={3: {"uuid": "u"}}),
@@ -103,3 +110,15 @@ def test_only_the_volumes_of_the_osd_itself_are_wiped(own_first: bool) -> None:
     assert "other/" not in "".join(command.text for command in (*inject, *undo))
     with pytest.raises(FaultError, match=r"knows no block device of osd\.3 \(u\)"):
         commands([other])
+
+
+def test_an_undo_that_cannot_ask_the_cluster_fails(undo: Any, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("silent\n")
+    assert undo() != 0 and not (tmp_path / "orders").exists()
+
+
+def test_a_node_on_which_ceph_does_not_work_is_refused() -> None:
+    """Its undo creates the OSD there: without the keyring it would see no destroyed OSD."""
+    refusal = "node1: ceph osd tree destroyed -f json: [errno 13] RADOS permission denied"
+    with pytest.raises(FaultError, match=r"denied: to create osd\.3 again, root needs `ceph` and its keyring there"):
+        commands([BLOCK], refusal)

@@ -52,7 +52,7 @@ class Replace(Kind):
 
     The fault needs `accept: [safe-to-destroy]` unless other OSDs have copies of all data of the OSD. Refused are
     OSDs of ceph-volume with a part that is not on LVM, and OSDs of cephadm that are encrypted or not on LVM. On
-    cephadm the fault takes one OSD of a host at a time.
+    cephadm the fault takes one OSD of a host at a time; without cephadm, `ceph` must work as root on the OSD's node.
     """
 
     takes = "daemon"
@@ -116,10 +116,17 @@ def _destroy(scene: Scene, osd: int) -> Command:
     return scene.set(f"osd destroy {osd} --yes-i-really-mean-it")
 
 
-def _if_destroyed(scene: Scene, osd: int, text: str) -> str:
-    """Return commands of the undo that run only if the OSD was destroyed."""
-    destroyed = f"{scene.ceph.command} osd tree destroyed -f json"
-    return f"if {destroyed} | grep -Eq '\"id\": ?{osd},'; then {text}; fi"
+def _if_destroyed(scene: Scene, node: str, osd: int, text: str) -> str:
+    """Return commands of the undo that run only if the OSD was destroyed, and fail if the cluster does not say so.
+
+    Raises FaultError if `ceph` does not work as root on the node.
+    """
+    question = f"{scene.ceph.command} osd tree destroyed -f json"
+    try:
+        scene.ask(node, question, root=True)
+    except FaultError as error:
+        raise FaultError(f"{error}: to create osd.{osd} again, root needs `ceph` and its keyring there") from error
+    return f"d=$({question}) && if printf '%s' \"$d\" | grep -Eq '\"id\": ?{osd},'; then {text}; fi"
 
 
 def _folder(scene: Scene, node: str, service: Service) -> _Commands:
@@ -149,7 +156,7 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
         f"{scene.ceph.command} osd new {new} {osd} >/dev/null"
     )
     undo = (
-        Command(node, _if_destroyed(scene, osd, f"( {make} )"), scene.limits.slow, root=True),
+        Command(node, _if_destroyed(scene, node, osd, f"( {make} )"), scene.limits.slow, root=True),
         *service_managers.start(scene, [service]),
     )
     inject = (*service_managers.stop(scene, [service]), _destroy(scene, osd))
@@ -187,7 +194,7 @@ def volume_commands(scene: Scene, node: str, service: Service) -> _Commands:
     stop = f"systemctl stop {shlex.quote(service.unit)}; systemctl --quiet disable {former}"
     make = f"{stop}; {zap} && {{ {create} || {{ {again}; false; }}; }}"
     undo = (
-        Command(node, _if_destroyed(scene, osd, f"( {make} )"), scene.limits.boot, root=True),
+        Command(node, _if_destroyed(scene, node, osd, f"( {make} )"), scene.limits.boot, root=True),
         *service_managers.start(scene, [service]),
     )
     return (
