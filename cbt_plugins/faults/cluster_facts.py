@@ -94,6 +94,11 @@ class Facts:
         """Return the flags of the OSD map."""
         return list(self.answers["osd dump"]["flags_set"])
 
+    def upmaps(self, osds: Collection[int]) -> Dict[str, List[List[int]]]:
+        """Return PG -> the pairs [from, to] of its upmap entry, for the entries with one of these OSDs."""
+        pairs = upmaps_in(self.answers["osd dump"])
+        return {pg: moves for pg, moves in pairs.items() if any(osd in move for move in moves for osd in osds)}
+
     @cached_property
     def tree(self) -> Dict[int, Mapping[str, Any]]:
         """Return CRUSH id -> node of `osd tree`."""
@@ -173,6 +178,12 @@ class Facts:
         if item >= 0:
             return [item]
         return [osd for child in self.tree[item].get("children", []) for osd in self.below(child)]
+
+
+def upmaps_in(osd_dump: Mapping[str, Any]) -> Dict[str, List[List[int]]]:
+    """Return PG -> the pairs [from, to] of its entry in `pg_upmap_items`."""
+    items = osd_dump.get("pg_upmap_items", ())
+    return {str(item["pgid"]): [[move["from"], move["to"]] for move in item["mappings"]] for item in items}
 
 
 def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:

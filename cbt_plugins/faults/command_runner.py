@@ -17,6 +17,7 @@ from cbt_plugins.cluster.ceph import TIMED_OUT, Ceph
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.faults import node_shell
+from cbt_plugins.faults.cluster_facts import upmaps_in
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, UndoRecord
 
@@ -158,6 +159,14 @@ class Runner:
                 with contextlib.suppress(FaultError):
                     names += check.missing_entries(self._ask(check).stdout)
         return list(dict.fromkeys(names))
+
+    def lost_upmaps(self, former: Mapping[str, Sequence[Sequence[int]]]) -> List[str]:
+        """Return the PGs whose upmap entries have lost pairs that they had before; () without a reply."""
+        with contextlib.suppress(FaultError, ValueError, LookupError, TypeError):
+            question = Check(self._ceph.head, f"{self._ceph.command} osd dump -f json", ())
+            present = upmaps_in(json.loads(self._ask(question).stdout))
+            return [pg for pg, pairs in former.items() if any(list(pair) not in present.get(pg, []) for pair in pairs)]
+        return []
 
     def for_present_head(self, command: Command) -> Command:
         """Return a command for the present head; a command that no former way to the cluster is part of stays as is."""

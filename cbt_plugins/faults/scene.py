@@ -14,6 +14,9 @@ from cbt_plugins.faults.step import Check, Command, FaultError, NoAnswer
 from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import DAEMON_TYPES
 
+#: of `Step.former`: upmap entries
+UPMAPS = "upmaps"
+
 
 @dataclass(frozen=True)
 class ClusterLimits:
@@ -142,6 +145,8 @@ class Scene:
         return (self.unset(*lines),) if lines else ()
 
     def former(self, osds: Sequence[int]) -> Dict[str, Any]:
-        """Return the state of OSDs, for the journal."""
+        """Return the state of OSDs, and the upmap entries with them, for the journal."""
         keys = ("up", "in", "weight", "uuid")
-        return {f"osd.{o}": {k: self.facts.osds[o].get(k) for k in keys} for o in osds}
+        upmaps = self.facts.upmaps(set(osds))
+        former: Dict[str, Any] = {f"osd.{o}": {k: self.facts.osds[o].get(k) for k in keys} for o in osds}
+        return {**former, **({UPMAPS: upmaps} if upmaps else {})}

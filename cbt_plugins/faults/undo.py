@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from cbt_plugins.cluster.fan_out import Pending, ask_at_once
 from cbt_plugins.cluster_conditions import OVERWRITTEN, PG_NUM, RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Runner, SwitchFired
-from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.scene import UPMAPS, ClusterLimits
 from cbt_plugins.faults.step import Check, UndoRecord, lots
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.journal import tell
@@ -73,6 +73,7 @@ class Undoer:
                     waiting[label] -= 1
                     if not waiting[label]:
                         self._tell("fault-undone", label=label, kind=kind, osds=list(record.step.osds))
+                        self._tell_lost_upmaps([record for record in records if record.label == label])
                     continue
                 commands = tuple(map(str, (*record.step.undo, *record.step.checks)))
                 left.append(StillOpen(label, record.step.what, why, commands))
@@ -173,6 +174,15 @@ class Undoer:
             self._tell(OVERWRITTEN, label=record.label, kind=record.kind, what=setting, was=was, back=back)
             by = "the autoscaler" if setting.endswith(PG_NUM) else "somebody else"
             log.warning("%s was set to %s by %s during the run; restoring %s", setting, was, by, back)
+
+    def _tell_lost_upmaps(self, records: Sequence[UndoRecord]) -> None:
+        """Write an event: upmap entries are gone. The monitors remove them when an OSD of an entry is marked out."""
+        former = {pg: pairs for record in records for pg, pairs in record.step.former.get(UPMAPS, {}).items()}
+        lost = self._runner.lost_upmaps(former) if former else []
+        if lost:
+            self._tell("upmaps-lost", label=records[0].label, kind=records[0].kind, pgs=len(lost), before=len(former))
+            text = "%s: upmap entries of %d of %d PGs are gone: these PGs may have other OSDs than before the fault"
+            log.warning(text, records[0].label, len(lost), len(former))
 
     def _tell_switch_fired(self, record: UndoRecord, at: float) -> None:
         """Write an event: the dead man's switch had fired before the undo disarmed it, at a time in epoch seconds."""

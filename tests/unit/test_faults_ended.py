@@ -10,7 +10,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 
 import pytest
 from faults_judge import PACIFIC
-from faults_world import ANYTHING, Connections, injector
+from faults_world import ANYTHING, OUT, Connections, injector
 
 from cbt_plugins.faults import Injector
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
@@ -173,3 +173,31 @@ def test_a_step_of_an_earlier_version_has_no_look(tmp_path: Path, world: Connect
     del plain["ended_early"]
     assert Step.parse(plain) == made.open_changes[0].step
     assert made.undo_all() == []
+
+
+@pytest.mark.parametrize("kind", ["out", "stop"])
+def test_upmap_entries_that_are_gone_after_the_undo_are_counted(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The monitors remove the pairs of an OSD that is marked out, for good."""
+    world = Connections()
+    events: Events = []
+    dump = world.world.ceph_osd_dump
+    entries = {"1.0": [(1, 3)], "1.1": [(3, 0), (1, 2)], "1.2": [(0, 1)]}
+
+    def with_upmaps() -> Any:
+        if not world.state["osds"]["3"]["in"]:
+            entries.update({"1.0": [], "1.1": [(1, 2)]})
+        items = [
+            {"pgid": pg, "mappings": [{"from": a, "to": b} for a, b in pairs]} for pg, pairs in entries.items() if pairs
+        ]
+        return {**dump(), "pg_upmap_items": items}
+
+    world.world.ceph_osd_dump = with_upmaps
+    made = injector(tmp_path, world, events=events)
+    made.acquire()
+    made.inject(replace(OUT, kind=kind))
+    assert made.undo(["out"]) == [] and world.differences() == set()
+    lost = [facts for name, facts in events if name == "upmaps-lost"]
+    assert lost == ([{"label": "out", "kind": "out", "pgs": 2, "before": 2}] if kind == "out" else [])
+    assert ("out: upmap entries of 2 of 2 PGs are gone" in caplog.text) == (kind == "out")
