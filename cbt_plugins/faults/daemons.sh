@@ -10,8 +10,13 @@ daemons=${daemons:?}
 daemon_program=
 for n in $daemons; do
   type=${n%%.*} id=${n#*.}
-  if [ "$type" = rgw ]; then unit="ceph-radosgw@rgw.$id.service"; else unit="ceph-$type@$id.service"; fi
-  systemctl list-units --all --plain --no-legend "$unit" "ceph-*@$n.service" 2>/dev/null |
+  # of a gateway client.ID or client.rgw.ID: the unit runs it with `--name client.INSTANCE`
+  if [ "$type" = rgw ]; then
+    set -- "ceph-radosgw@rgw.$id.service" "ceph-radosgw@$id.service"
+  else
+    set -- "ceph-$type@$id.service"
+  fi
+  systemctl list-units --all --plain --no-legend "$@" "ceph-*@$n.service" 2>/dev/null |
     while read -r u load active _; do [ "$load" != loaded ] || echo "unit $n $u $active"; done
 done
 for p in /proc/[0-9]*; do

@@ -99,3 +99,24 @@ def test_a_process_of_another_user_is_no_daemon(home: Path, hidden: bool) -> Non
         with pytest.raises(FaultError, match="does not run"):
             services_from_probe("n", [OSD], asked())
         forged.stdin.close()
+
+
+@pytest.mark.parametrize(
+    ("id", "unit"),
+    [
+        ("a", "ceph-radosgw@rgw.a.service"),
+        ("foo", "ceph-radosgw@foo.service"),
+        ("radosgw.gw1", "ceph-radosgw@radosgw.gw1.service"),
+    ],
+)
+def test_a_gateway_that_a_unit_runs_is_no_bare_process(id: str, unit: str, tmp_path: Path) -> None:
+    """A gateway may be any client of the cluster: the part of the unit's name after @ is its name without "client."."""
+    systemctl = tmp_path / "systemctl"
+    listed = f'case " $* " in *" {unit} "*) echo "{unit} loaded active running" ;; esac'
+    systemctl.write_text(f"#!/bin/sh\n{listed}\n")
+    systemctl.chmod(0o755)
+    name = DaemonName("rgw", id)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    reply = subprocess.run(["sh", "-c", probe([name])], env=path, capture_output=True, text=True, check=True).stdout
+    service = services_from_probe("n", [name], reply)[name]
+    assert (service.manager, service.unit) == ("systemd", unit)
