@@ -198,14 +198,44 @@ def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0,
 # ---- CRUSH placement of pools ----
 
 
-def taken_from(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:
-    """Yield each CRUSH bucket that a pool's rule takes: its name, and its OSDs of the rule's device class."""
-    for step in _steps(facts, pool):
-        if step["op"] == "take":
-            root, device = _root(facts, step)
-            if root is not None:
-                name = f"{facts.tree[root]['name']}{f', class {device}' if device else ''}"
-                yield name, frozenset(o for o in facts.below(root) if _is_of(facts, o, device))
+class Area(NamedTuple):
+    """A CRUSH bucket whose data stays below it when OSDs are out, with the failure domains in it."""
+
+    name: str
+    members: FrozenSet[int]  # OSDs of the rule's device class
+    kind: str  # type of the failure domains; "": unknown
+    domains: Mapping[str, List[int]]
+    chosen: int  # failure domains for each PG
+    is_part: bool  # the CRUSH rule has chosen it, and has chosen others too
+
+
+def areas(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Area]:
+    """Yield the areas of a pool: the buckets that its CRUSH rule takes, or those of its last but one choose step.
+
+    CRUSH chooses a bucket such as a datacenter by weights only, so that step chooses the same ones when OSDs are out,
+    even all OSDs of a bucket. Only a step that comes to OSDs chooses again. Rules that choose again in all steps
+    (`choose_msr`) have no parts.
+    """
+    steps = _steps(facts, pool)
+    kind, domains = domain_members(facts, pool)
+    *outer, last = [s for s in steps if s["op"].startswith("choose")] or [{}]
+    has_parts = bool(outer) and not any("_msr" in s["op"] for s in steps)
+    taken = [s for s in steps if s["op"] == "take"]
+    for step in taken:
+        root, device = _root(facts, step)
+        if root is None:
+            continue
+        of_class = f", class {device}" if device else ""
+        if not has_parts or len(taken) != 1:
+            members = frozenset(_of_class(facts, root, device))
+            yield Area(f"{facts.tree[root]['name']}{of_class}", members, kind, domains, pool["size"], False)
+            continue
+        chosen = int(last["num"]) if last["num"] > 0 else int(pool["size"] + last["num"])
+        for item in _of_type(facts, root, outer[-1]["type"]):
+            name, inside = f"{outer[-1]['type']} {facts.tree[item]['name']}", _of_type(facts, item, last["type"])
+            below = {str(facts.tree[i]["name"]): _of_class(facts, i, device) for i in inside}
+            members = frozenset(_of_class(facts, item, device))
+            yield Area(name + of_class, members, str(last["type"]), below, chosen, True)
 
 
 def _steps(facts: Facts, pool: Mapping[str, Any]) -> List[Mapping[str, Any]]:
@@ -218,8 +248,9 @@ def _root(facts: Facts, take: Mapping[str, Any]) -> Tuple[Optional[int], str]:
     return next((i for i, n in facts.tree.items() if n["name"] == name), None), device
 
 
-def _is_of(facts: Facts, osd: int, device: str) -> bool:
-    return not device or facts.tree[osd].get("device_class") == device
+def _of_class(facts: Facts, item: int, device: str) -> List[int]:
+    """Return the OSDs of a device class below a CRUSH item; all of them for ""."""
+    return [osd for osd in facts.below(item) if not device or facts.tree[osd].get("device_class") == device]
 
 
 def domains(
@@ -254,8 +285,7 @@ def domain_members(facts: Facts, pool: Mapping[str, Any]) -> Tuple[str, Dict[str
         return "", {}
     root, device = _root(facts, taken[0])
     items = _of_type(facts, root, choices[0]["type"]) if root is not None else []
-    of_class = {str(facts.tree[i]["name"]): [o for o in facts.below(i) if _is_of(facts, o, device)] for i in items}
-    return str(choices[0]["type"]), of_class
+    return str(choices[0]["type"]), {str(facts.tree[i]["name"]): _of_class(facts, i, device) for i in items}
 
 
 def _of_type(facts: Facts, item: int, kind: str) -> List[int]:

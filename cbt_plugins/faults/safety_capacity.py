@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isinf
 from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from cbt_plugins.faults.cluster_facts import Facts, domain_members, taken_from
+from cbt_plugins.faults.cluster_facts import Facts, areas
 
 
 class Filling(NamedTuple):
@@ -25,8 +25,9 @@ class Filling(NamedTuple):
 def fillings(facts: Facts, taken: Collection[int], empty: Set[int]) -> Iterator[Filling]:
     """Yield the parts that lose OSDs by a fault. `taken`: these OSDs; `empty`: all OSDs without data after it.
 
-    A pool's data spreads over all OSDs of its device class below the root of its CRUSH rule. If no more failure
-    domains remain than a PG has members, the data of each domain stays in the domain.
+    A pool's data spreads over all OSDs of its device class in its areas (`areas`): below the root of its CRUSH rule,
+    or in each datacenter of a rule that chooses datacenters first. If no more failure domains remain in an area than a
+    PG needs there, the data of each domain stays in the domain.
     """
     weights = {n: o["weight"] for n, o in facts.osds.items()}
     rows = {r["id"]: r for r in facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
@@ -34,27 +35,28 @@ def fillings(facts: Facts, taken: Collection[int], empty: Set[int]) -> Iterator[
     kept: Dict[Tuple[str, FrozenSet[int]], Dict[str, float]] = {}
     stays = set()
     for pool in facts.pools:
-        for name, members in taken_from(facts, pool):
-            spread.setdefault(members, (name, []))[1].append(pool)
-        kind, domains = domain_members(facts, pool)
-        inside = {name: frozenset(o for o in members if o in rows) for name, members in domains.items()}
-        left = [name for name, members in inside.items() if members - empty]
-        if domains and len(left) < pool["size"]:
-            stays.add(pool["pool"])
-        if len(left) > pool["size"]:
-            continue
-        lost = sum(_used(rows, members) for name, members in inside.items() if name not in left)
-        extra = lost / len(left) if len(left) == pool["size"] else 0.0
-        for name in left:
-            if not inside[name].isdisjoint(taken):
-                room = _room(rows, inside[name] - empty)
-                used = (_used(rows, inside[name]) + extra) / room if room else float("inf")
-                kept.setdefault((f"{kind} {name}", inside[name]), {})[str(pool["pool_name"])] = used
+        for area in areas(facts, pool):
+            if area.is_part and area.members <= empty:
+                continue  # its data stays on OSDs that are gone
+            spread.setdefault(area.members, (area.name, []))[1].append(pool)
+            inside = {name: frozenset(o for o in members if o in rows) for name, members in area.domains.items()}
+            left = [name for name, members in inside.items() if members - empty]
+            if area.domains and len(left) < area.chosen:
+                stays.add((pool["pool"], area.members))
+            if len(left) > area.chosen:
+                continue
+            lost = sum(_used(rows, members) for name, members in inside.items() if name not in left)
+            extra = lost / len(left) if len(left) == area.chosen else 0.0
+            for name in left:
+                if not inside[name].isdisjoint(taken):
+                    room = _room(rows, inside[name] - empty)
+                    used = (_used(rows, inside[name]) + extra) / room if room else float("inf")
+                    kept.setdefault((f"{area.kind} {name}", inside[name]), {})[str(pool["pool_name"])] = used
     for members, (name, pools) in spread.items():
         here = [o for o in members if o in rows]
         if here and not members.isdisjoint(taken):
             room = _room(rows, [o for o in here if o not in empty])
-            moves = not room or any(pool["pool"] not in stays for pool in pools)
+            moves = not room or any((pool["pool"], members) not in stays for pool in pools)
             names = tuple(str(pool["pool_name"]) for pool in pools)
             yield Filling(_used(rows, here) / room if room else float("inf"), name, names, moves)
     for (name, _), by_pool in kept.items():

@@ -121,6 +121,30 @@ def test_a_rack_keeps_the_data_of_its_hosts() -> None:
     assert filled(regular(8, 4, 0.4, racks=4), 0, 1, 2, 3) == ([], [])
 
 
+def in_two_steps(facts: Facts, hosts: int, op: str = "_firstn") -> Facts:
+    """Let the rules choose two racks, and hosts in each of them."""
+    for rule in facts.answers["osd crush rule dump"]:
+        rule["steps"][1:2] = [
+            {"op": f"choose{op}", "num": 2, "type": "rack"},
+            {"op": f"chooseleaf{op}" if op == "_firstn" else f"choose{op}", "num": hosts, "type": "host"},
+        ]
+    return facts
+
+
+@pytest.mark.parametrize("racks", [2, 3])
+def test_a_rule_of_two_steps_moves_no_data_to_another_rack(racks: int) -> None:
+    """As crushtool shows it: the first step chooses the same racks, also if there is a spare one."""
+    ((found,), _) = filled(in_two_steps(regular(4 * racks, 1, 0.75, racks), 2), 0)
+    assert "rack rack0 (pools: rbd, data) would be 100.0 % full" in found
+    facts = in_two_steps(regular(4 * racks, 1, 0.75, racks), 2)
+    assert filled(facts, *facts.below(-20)) == ([], [])  # all of rack0
+    assert filled(in_two_steps(regular(4 * racks, 1, 0.75, racks), 2, "_msr"), 0) == ([], [])  # chooses all again
+    # both hosts of a rack are needed: each keeps its data
+    ((found,), _) = filled(in_two_steps(regular(2 * racks, 4, 0.72, racks), 2), 0)
+    assert "host node1 (pools: rbd, data) would be 96.0 % full" in found
+    assert filled(in_two_steps(regular(2 * racks, 4, 0.72, racks), 1), 0) == ([], [])
+
+
 def test_a_warning_comes_before_the_refusal() -> None:
     def nearly(answers: Dict[str, Any]) -> None:
         for row in answers["osd df"]["nodes"]:
