@@ -11,7 +11,10 @@ from typing import Collection, Iterator, List, Mapping, NamedTuple, Sequence, Se
 from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.safety_case import FaultCase, Finding, one_of
-from cbt_plugins.inventory import same_host
+from cbt_plugins.inventory import host_of, same_host
+
+#: one monitor in `mon_host`: an IPv6 address in brackets, or any other host with or without a port
+_MON_ENTRY = re.compile(r"\[?(?:v[12]:)?(?:\[([^\[\]]+)\]|([^\[\]/]+))")
 
 
 def quorum(case: FaultCase) -> Iterator[Finding]:
@@ -85,16 +88,33 @@ def head(case: FaultCase) -> Iterator[Finding]:
         yield Finding("head", text, {"monitors": before})
 
 
+def unknown_way(case: FaultCase) -> Iterator[str]:
+    """Warn of a fault on monitors if no host in the head's ceph.conf is known as a monitor: it may need a lost one."""
+    hosts = _hosts_in(case.around.roles.mon_host)
+    before, left = _monitors(case)
+    if hosts and len(left) < len(before) and not _known_to_head(case, before):
+        listed = f"the ceph.conf of {case.around.roles.head} lists {', '.join(hosts)}"
+        yield f"{listed}, which no monitor has as name, host or address: the run may not reach a monitor that is left"
+
+
 def _known_to_head(case: FaultCase, monitors: Collection[str]) -> List[str]:
-    """Return the monitors that `mon_host` in the head's ceph.conf lists, by address or by name."""
+    """Return the monitors that `mon_host` in the head's ceph.conf lists, by address, by name or by host."""
     named = []
+    hosts = {m["name"]: str(m.get("hostname") or "") for m in case.facts.answers["mon metadata"]}
     for monitor in case.facts.answers["quorum_status"]["monmap"]["mons"]:
         vector = monitor.get("public_addrs", {}).get("addrvec") or [{"addr": monitor.get("addr", "")}]
         addresses = [str(entry["addr"]).rpartition(":")[0].strip("[]") for entry in vector]
-        texts = "|".join(re.escape(text) for text in (*addresses, str(monitor["name"])) if text)
-        if monitor["name"] in monitors and re.search(rf"(?<![\w.-])(?:{texts})(?![\w.-])", case.around.roles.mon_host):
+        own_names = [name for name in (*addresses, str(monitor["name"]), hosts.get(monitor["name"], "")) if name]
+        listed = _hosts_in(case.around.roles.mon_host)
+        if monitor["name"] in monitors and any(one_of(host, own_names) for host in listed):
             named.append(str(monitor["name"]))
     return named
+
+
+def _hosts_in(mon_host: str) -> List[str]:
+    """Return the hosts of a `mon_host` such as "[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0] mon1.example:6789"."""
+    entries = (_MON_ENTRY.match(entry) for entry in re.split(r"[\s,;]+", mon_host))
+    return list(dict.fromkeys(host_of(entry[1] or entry[2]) for entry in entries if entry))
 
 
 def client(case: FaultCase) -> Iterator[Finding]:

@@ -24,7 +24,17 @@ from cbt_plugins.faults.cluster_facts import (
 )
 from cbt_plugins.faults.safety_capacity import Filling
 from cbt_plugins.faults.safety_case import FaultCase, Finding, OpenFault, Surroundings
-from cbt_plugins.faults.safety_rules_daemons import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
+from cbt_plugins.faults.safety_rules_daemons import (
+    active_manager,
+    client,
+    fewer_gateways,
+    head,
+    mds,
+    mgr,
+    quorum,
+    rgw,
+    unknown_way,
+)
 from cbt_plugins.formatting import percent
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS
@@ -371,5 +381,5 @@ def _stays_where_it_is(case: FaultCase) -> Iterator[str]:
 
 #: reasons why a fault may have another effect than expected; they do not refuse the fault
 _WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
-    *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, fewer_gateways, active_manager),
+    *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, fewer_gateways, active_manager, unknown_way),
 )

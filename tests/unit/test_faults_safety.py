@@ -325,18 +325,29 @@ def test_the_last_metadata_server_is_left() -> None:
         ("[v2:10.0.0.1:3300,v1:10.0.0.1:6789],[v2:10.0.0.3:3300,v1:10.0.0.3:6789]", True),
         ("", True),  # not known
         ("mons.example", True),
+        ("a.lab.example.com:6789", False),
+        ("node1.lab.example.com", False),  # its host
+        ("node1.lab.example.com;node2.lab.example.com", True),
+        ("[2001:db8::1]:6789", False),
+        ("[v2:[2001:db8::1]:3300/0,v1:[2001:db8::1]:6789/0]", False),
+        ("2001:db8::1, 2001:db8::2", True),
     ],
 )
 def test_the_way_of_the_head_to_the_cluster_stays(mon_host: str, way: bool) -> None:
     def addressed(answers: Dict[str, Any]) -> None:
         monitors(answers)
+        answers["mon metadata"] = [{"name": name, "hostname": f"node{i}"} for i, name in enumerate("abc", 1)]
         for number, mon in enumerate(answers["quorum_status"]["monmap"]["mons"], 1):
-            mon["name"], mon["public_addrs"] = "abc"[number - 1], {"addrvec": [{"addr": f"10.0.0.{number}:6789"}]}
+            addresses = (f"10.0.0.{number}:6789", f"[2001:db8::{number}]:6789")
+            mon["name"], mon["public_addrs"] = "abc"[number - 1], {"addrvec": [{"addr": text} for text in addresses]}
 
     roles = Roles(head="node9", mon_host=mon_host)
     one = BlastRadius((DaemonName("mon", "a"),))
     assert ("head" in rules(judge(one, addressed, roles=roles))) is not way
     assert "head" not in rules(judge(BlastRadius((DaemonName("mon", "b"),)), addressed, roles=roles))
+    unknown = "the ceph.conf of node9 lists mons.example, which no monitor has as name, host or address"
+    warnings = [warning for warning in judge(one, addressed, roles=roles).warnings if warning.startswith(unknown)]
+    assert len(warnings) == int(mon_host == "mons.example")
 
 
 def test_what_is_paused_serves_nobody_although_it_is_up() -> None:
