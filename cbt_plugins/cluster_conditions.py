@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 Sample = Mapping[str, Any]
 
@@ -121,6 +121,28 @@ def _slow(code: str) -> bool:
     return code in ("SLOW_OPS", "REQUEST_SLOW", "REQUEST_STUCK") or code.startswith("OSD_SLOW_PING_TIME")
 
 
+def _alerts(sample: Sample) -> Dict[str, str]:
+    """Return the alerts of BlueStore about slow operations and stalled reads, which stay for a day."""
+    says: Mapping[str, str] = sample.get("says") or {}
+    return {
+        code: text
+        for code, text in says.items()
+        if code == "BLUESTORE_SLOW_OP_ALERT" or code.endswith("_DEVICE_STALLED_READ_ALERT")
+    }
+
+
+def _new_alerts(alerts: Mapping[str, str], before: Mapping[str, str]) -> ConditionFound:
+    """Find alerts that were not there before, or of which more OSDs have told since."""
+    texts = [f"{code}: {text}" for code, text in alerts.items() if _osds(text) > _osds(before.get(code, ""))]
+    return ConditionFound(len(texts), "; ".join(texts)) if texts else _NONE
+
+
+def _osds(text: str) -> int:
+    """Return the number of OSDs in "2 OSD(s) ..."; 1 for another text, 0 for none."""
+    number = text.split(" ")[0]
+    return int(number) if number.isdecimal() else int(bool(text))
+
+
 def _errors(sample: Sample) -> ConditionFound:
     severity: Mapping[str, str] = sample.get("checks") or {}
     return _checks(
@@ -150,6 +172,7 @@ CONDITIONS: Tuple[Condition, ...] = (
     Condition("health-error", "the cluster reported an error", _errors, False, "see `ceph health detail`"),
 )
 # fmt: on
+_SLOW = next(condition for condition in CONDITIONS if condition.name == "slow-ops")
 #: what `accept` takes
 NAMES: Tuple[str, ...] = tuple(condition.name for condition in CONDITIONS)
 
@@ -178,7 +201,8 @@ LASTS = 10.0
 def condition_spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[ConditionSpan], float]:
     """Return the conditions between two times (epoch seconds), and the seconds that no sample tells of.
 
-    A sample counts until the next one.
+    A sample counts until the next one. An alert of BlueStore stays for a day, so it counts in the sample in which it is
+    new: no earlier sample has it.
     """
     samples = [sample for sample in samples if isinstance(sample.get("t"), (int, float))]
     times = [float(sample["t"]) for sample in samples]
@@ -206,12 +230,18 @@ def _all_findings(samples: Sequence[Sample]) -> Iterator[List[Tuple[Condition, C
     """Yield the conditions of each sample; those of a state that several samples share are looked for once."""
     latest: Any = None
     findings: List[Tuple[Condition, ConditionFound]] = []
+    before: Optional[Dict[str, str]] = None
     for sample in samples:
         state = sample.state if isinstance(sample, TimedSample) else sample
+        new = _NONE
         if state is not latest:
             latest, every = state, [(condition, condition.find(state)) for condition in CONDITIONS]
             findings = [(condition, finding) for condition, finding in every if finding.many]
-        yield findings
+            if state.get("says") is not None:
+                alerts = _alerts(state)
+                new = _NONE if before is None else _new_alerts(alerts, before)
+                before = alerts
+        yield [*findings, (_SLOW, new)] if new.many and all(c is not _SLOW for c, _ in findings) else findings
 
 
 #: kinds of steps in the logs that are no faults: `settings:`, its fast recovery; preparations of a run (pools, users),

@@ -132,6 +132,21 @@ def test_the_time_that_a_condition_covers() -> None:
     assert condition_spans(samples, 106.0, 150.0)[1] == 150.0 - 126.0
 
 
+@pytest.mark.parametrize("kind", ["BLOCK", "DB", "WAL", ""])
+def test_an_alert_that_stays_for_a_day_counts_when_it_is_new(kind: str) -> None:
+    """The phase begins with the alert of an OSD, and another OSD has it in the third second."""
+    code = f"{kind}_DEVICE_STALLED_READ_ALERT" if kind else "BLUESTORE_SLOW_OP_ALERT"
+    texts = [f"{osds} OSD(s) experiencing it in BlueStore" for osds in (1, 1, 2, 1, 1)]
+    samples: List[Dict[str, Any]] = [{"t": 100.0 + i, "says": {code: text}} for i, text in enumerate(texts)]
+    samples[3] = {"t": 103.0}  # no reply
+    (span,), _ = condition_spans(samples, 100.0, 110.0)
+    assert (span.condition.name, span.first, span.worst) == ("slow-ops", 102.0, f"{code}: {texts[2]}")
+    assert condition_spans(samples[:2], 100.0, 110.0)[0] == []
+    (span,), _ = condition_spans([{"t": 100.0, "says": {}}, *samples[:2]][::2], 100.0, 110.0)
+    assert (span.first, span.seconds) == (101.0, 9.0)
+    assert found_in(samples[0]) == {}, "a run may begin on this cluster"
+
+
 def test_what_the_faults_of_a_run_explain() -> None:
     def event(t: float, event: str, label: str = "a", **more: Any) -> Dict[str, Any]:
         return {"t": t, "event": event, "label": label, **more}
