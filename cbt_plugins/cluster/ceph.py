@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -14,9 +15,9 @@ from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tup
 from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph_programs import CephPrograms
 from cbt_plugins.cluster.kubernetes import Kubernetes
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import OpenInput, Remote, RemoteError
 from cbt_plugins.cluster.s3_keys import S3Keys
-from cbt_plugins.cluster.shell_programs import subject_of
+from cbt_plugins.cluster.shell_programs import script_command, subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.cluster_conditions import is_clean
@@ -43,6 +44,8 @@ SNAPSHOT = {
 }
 
 
+#: ends a command when its input ends
+END_WITH_INPUT = Path(__file__).with_name("end_with_input.sh")
 #: exit status of `radosgw-admin user info` for a user that does not exist
 _NO_SUCH_USER = 22
 #: what `radosgw-admin bucket stats` says of a bucket that does not exist: ERR_NO_SUCH_BUCKET, or ENOENT. Others say "No
@@ -269,9 +272,21 @@ class Ceph:
         try:
             return self.run(command, timeout, check=True).stdout
         except RemoteError as error:
-            result = error.results.get(self.head)
-            kind = CephTimeout if result and result.status == TIMED_OUT else CephError
-            raise kind(f"{error}{_remedy(result)}") from error
+            raise self._error(error) from error
+
+    def _error(self, error: RemoteError) -> CephError:
+        result = error.results.get(self.head)
+        kind = CephTimeout if result and result.status == TIMED_OUT else CephError
+        return kind(f"{error}{_remedy(result)}")
+
+    def _work(self, arguments: str, timeout: float, open_input: OpenInput) -> None:
+        """Have `radosgw-admin` do what takes hours, until `open_input` is closed. Raises CephError."""
+        # where the program is: a signal from outside does not reach root in a container
+        prefix, watcher = self.programs.prefix, script_command(END_WITH_INPUT)
+        line = f"{prefix}{watcher} {self._admin.removeprefix(prefix)} {arguments}"
+        results = self.remote.run([self.head], line, timeout=timeout, check=False, open_input=open_input)
+        if results[self.head].status:
+            raise self._error(RemoteError(subject_of(f"{self._admin} {arguments}"), results))
 
     def json(self, command: str, timeout: float = 60.0) -> Any:
         """Return the reply of `ceph COMMAND -f json`. Raises CephError."""
@@ -394,9 +409,12 @@ class Ceph:
             raise CephError(f"radosgw-admin gc list failed on {self.head}")
         return int(output)
 
-    def collect_garbage(self, timeout: float) -> None:
-        """Have all garbage collected, also what is not due; return when that has ended. Raises CephError."""
-        self._text(f"{self._admin} gc process --include-all 2>&1", timeout)
+    def collect_garbage(self, timeout: float, open_input: OpenInput) -> None:
+        """Have all garbage collected, also what is not due; return when that has ended. Raises CephError.
+
+        It ends early when `open_input` is closed, or with this process.
+        """
+        self._work("gc process --include-all 2>&1", timeout, open_input)
 
     def rgw_user_keys(self, uid: str) -> S3Keys:
         """Return the S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
@@ -439,5 +457,9 @@ class Ceph:
         return result
 
     def remove_bucket(self, name: str, timeout: float) -> None:
-        """Remove a bucket with all its objects; the space is free at once (no garbage collection). Raises CephError."""
-        self._text(f"{self._admin} bucket rm --bucket={shlex.quote(name)} --purge-objects --bypass-gc", timeout=timeout)
+        """Remove a bucket with all its objects; the space is free at once (no garbage collection). Raises CephError.
+
+        An interrupt, or the end of this process, ends it: the next removal goes on with what is left.
+        """
+        with contextlib.closing(OpenInput()) as open_input:
+            self._work(f"bucket rm --bucket={shlex.quote(name)} --purge-objects --bypass-gc", timeout, open_input)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import logging
@@ -11,11 +12,13 @@ import stat
 import subprocess
 import tarfile
 import time
+import weakref
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import (
     Any,
+    Callable,
     Dict,
     List,
     Mapping,
@@ -45,6 +48,22 @@ class RemoteError(Exception):
             tail = " | ".join(r.stderr.strip().splitlines()[-3:]) or "no message"
             rows.append(f"{node}: exit status {r.status}: {tail}")
         super().__init__(f"{action} failed on {len(bad)} of {len(results)} nodes: " + "; ".join(rows))
+
+
+class OpenInput:
+    """Standard input of commands of `end_with_input.sh`: they end when it is closed, or when this process ends.
+
+    It may be closed by any thread, and more than once.
+    """
+
+    def __init__(self) -> None:
+        self._read_end, write_end = os.pipe()
+        self.close: Callable[[], object] = weakref.finalize(self, os.close, write_end)
+        weakref.finalize(self, os.close, self._read_end)  # not before: its number could be that of another file
+
+    def fileno(self) -> int:
+        """Return the descriptor that the commands read."""
+        return self._read_end
 
 
 def _or_python(tar: str, action: str) -> str:
@@ -106,20 +125,27 @@ class Remote:
         """Return the exit statuses of such a command line that are not those of the shell command."""
         return self._transports[node].lost_statuses()
 
-    def run(self, nodes: Sequence[str], command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
-        """Run a shell command on all nodes at once.
+    def run(
+        self,
+        nodes: Sequence[str],
+        command: str,
+        timeout: float = 60.0,
+        check: bool = True,
+        open_input: Optional[OpenInput] = None,
+    ) -> Dict[str, Result]:
+        """Run a shell command on all nodes at once. It goes on if this process ends, unless it watches `open_input`.
 
         Returns a result per node, in the order of `nodes`. Raises RemoteError when `check` and a status is not 0.
         A node that is out of reach or late has status 255, or 124 from `timeout` itself.
         """
         nodes, timeout = list(dict.fromkeys(nodes)), min(timeout, LONGEST)
-        bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)} </dev/null"
+        bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)}{'' if open_input else ' </dev/null'}"
         results: Dict[str, Result] = {}
-        for transport in dict.fromkeys(self._transports[node] for node in nodes):
+        for transport in dict.fromkeys(self._transports[node] for node in nodes if not open_input):
             group = [node for node in nodes if self._transports[node] is transport]
             results.update(transport.run_many(group, bounded, timeout + transport.connect_limit))
         alone = {node: (bounded, b"") for node in nodes if node not in results}
-        results.update(_as_text(self._exchange(alone, timeout)))
+        results.update(_as_text(self._exchange(alone, timeout, open_input)))
         results = self._hinted({n: results[n] for n in nodes})
         if check and any(r.status for r in results.values()):
             raise RemoteError(subject_of(command), results)
@@ -139,18 +165,20 @@ class Remote:
         return hinted
 
     def _exchange(
-        self, commands: Mapping[str, Tuple[str, bytes]], timeout: float
+        self, commands: Mapping[str, Tuple[str, bytes]], timeout: float, open_input: Optional[OpenInput] = None
     ) -> Dict[str, Tuple[bytes, bytes, int]]:
         """Run a command line on each node at once, by one connection each; return output, errors and exit status."""
-        questions = (partial(self._ask, node, *of_node, timeout) for node, of_node in commands.items())
+        questions = (partial(self._ask, node, *of_node, timeout, open_input) for node, of_node in commands.items())
         return dict(zip(commands, ask_at_once(*questions)))
 
-    def _ask(self, node: str, command: str, data: bytes, timeout: float) -> Tuple[bytes, bytes, int]:
+    def _ask(
+        self, node: str, command: str, data: bytes, timeout: float, open_input: Optional[OpenInput]
+    ) -> Tuple[bytes, bytes, int]:
         line = self.command(node, command)
         try:
             process = subprocess.Popen(
                 line,
-                stdin=subprocess.PIPE if data else subprocess.DEVNULL,
+                stdin=open_input.fileno() if open_input else subprocess.PIPE if data else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -216,39 +244,42 @@ class Remote:
         quoted = shlex.quote(remote_dir)
         none = f"{{ s=$?; [ $s = 3 ] || exit $s; {_NOTHING}; exit; }}"
         command = f"{OWN_FOLDER}own_folder {quoted} look || {none}; cd {quoted} && {{ {_PACK}; }} </dev/null"
-        for node in dict.fromkeys(nodes):
-            (local_dir / node).mkdir(parents=True, exist_ok=True)
-            source = subprocess.Popen(
-                self.command(node, command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-            sink = subprocess.Popen(
-                ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), *_AS_OURS],
-                stdin=source.stdout,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "LC_ALL": "C"},  # for _FULL
-            )
-            assert source.stdout is not None
-            source.stdout.close()
-            source.stdout = None  # nothing of it is for us
-            sinks.add(sink)
-            running += [(node, source), (node, sink)]
         full: Optional[Path] = None
-        results = {node: Result("", "", 0) for node, _ in running}
-        for node, process in running:
-            err = end_of_copy(process, local_dir / node, stalled)
-            status = process.returncode
-            if process not in sinks:
-                status, err = self._status(node, status, err), self._of_command(node, err)
-            # tar says 1 when a file changed while it was read: rows of a load that is still ending
-            if status not in (0, 1):
-                messages = results[node].stderr + err.decode(errors="replace")
-                results[node] = Result("", messages, results[node].status or status)
-            if process in sinks and any(text in err for text in _FULL):
-                full = local_dir / node  # what unpacks is here
+        results = {node: Result("", "", 0) for node in nodes}
+        with contextlib.ExitStack() as stack:
+            stack.callback(_kill_running, running)
+            for node in results:
+                (local_dir / node).mkdir(parents=True, exist_ok=True)
+                source = subprocess.Popen(
+                    self.command(node, command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+                running.append((node, source))
+                sink = subprocess.Popen(
+                    ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), *_AS_OURS],
+                    stdin=source.stdout,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, "LC_ALL": "C"},  # for _FULL
+                )
+                assert source.stdout is not None
+                source.stdout.close()
+                source.stdout = None  # nothing of it is for us
+                sinks.add(sink)
+                running.append((node, sink))
+            for node, process in running:
+                err = end_of_copy(process, local_dir / node, stalled)
+                status = process.returncode
+                if process not in sinks:
+                    status, err = self._status(node, status, err), self._of_command(node, err)
+                # tar says 1 when a file changed while it was read: rows of a load that is still ending
+                if status not in (0, 1):
+                    messages = results[node].stderr + err.decode(errors="replace")
+                    results[node] = Result("", messages, results[node].status or status)
+                if process in sinks and any(text in err for text in _FULL):
+                    full = local_dir / node  # what unpacks is here
         for node in results:
             _drop_special(local_dir / node)
         if full:
@@ -266,6 +297,13 @@ class Remote:
 
 def _as_text(answers: Mapping[str, Tuple[bytes, bytes, int]]) -> Dict[str, Result]:
     return {n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()}
+
+
+def _kill_running(processes: Sequence[Tuple[str, subprocess.Popen[bytes]]]) -> None:
+    """Kill each process of a copy that has not ended, as after an interrupt."""
+    for _, process in processes:
+        if process.poll() is None:
+            kill_session(process)
 
 
 def _size_of(file: Path) -> int:

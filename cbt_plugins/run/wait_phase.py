@@ -14,6 +14,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, TypeV
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.cluster_watch import StatusFeed
+from cbt_plugins.cluster.remote import OpenInput
 from cbt_plugins.cluster_conditions import CLEAN, is_clean
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.cluster_facts import unclean_states
@@ -45,6 +46,8 @@ SCRUB_EVERY = 10.0
 SCRUB_STALLED = 1800.0
 #: seconds between two counts of garbage, at least; and times as long as a count takes
 COUNT_EVERY, SPARED = 60.0, 10.0
+#: seconds for the end of a collection that is given up, at most
+END_LIMIT = 10.0
 
 
 def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> PhaseOutcome:
@@ -145,7 +148,7 @@ def drop_caches(run: RunContext) -> None:
 class Garbage:
     """Has RGW's garbage collected until there is none; `left` is how much there is, None until that is known.
 
-    Counted while it is collected, too: one collection can take hours. Nobody waits for its end.
+    Counted while it is collected, too: one collection can take hours. It ends with the wait, and with this process.
     """
 
     def __init__(self, ceph: Ceph, limit: float) -> None:
@@ -154,6 +157,7 @@ class Garbage:
         self.error: Optional[str] = None
         self._collecting: Optional[threading.Thread] = None
         self._given_up = threading.Event()
+        self._open_input = OpenInput()
 
     @property
     def collecting(self) -> bool:
@@ -165,8 +169,11 @@ class Garbage:
         threading.Thread(target=self.count, name="garbage", daemon=True).start()
 
     def give_up(self) -> None:
-        """Begin nothing more: the next phase may be measured."""
+        """End what is collected, and begin nothing more: the next phase may be measured."""
         self._given_up.set()
+        self._open_input.close()
+        if self._collecting is not None:
+            self._collecting.join(END_LIMIT)
 
     def count(self) -> None:
         """Count until there is none, the time is over or the wait was given up; collect beside that."""
@@ -193,8 +200,15 @@ class Garbage:
         wait_until(is_over, self._until - time.monotonic(), COUNT_EVERY, clock=Clock(sleep=collect))
 
     def _collect(self) -> None:
+        def collect(seconds: float) -> None:
+            try:
+                self._ceph.collect_garbage(seconds, self._open_input)
+            except CephError:
+                if not self._given_up.is_set():
+                    raise
+
         try:
-            self._insist(self._ceph.collect_garbage)
+            self._insist(collect)
         except CephError as error:
             self.error = str(error)
 

@@ -132,7 +132,7 @@ def test_a_removal_without_a_reply_is_told_from_one_that_failed(status: int, kin
     remote: Any = SimpleNamespace(run=lambda nodes, *_, **__: {node: Result("", "", status) for node in nodes})
     with pytest.raises(CephError) as failed:
         Ceph(remote, {"head": "node0"}).remove_bucket("b", 5.0)
-    assert type(failed.value) is kind
+    assert type(failed.value) is kind and str(failed.value).startswith("radosgw-admin -c /etc/ceph/ceph.conf bucket rm")
 
 
 def test_without_the_commands_of_ceph_the_bucket_is_named_and_ends_nothing(

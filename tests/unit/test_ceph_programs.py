@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List
+from types import SimpleNamespace
+from typing import Any, Dict, List, Sequence
 
 import pytest
 from pydantic import ValidationError
 
-from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.ceph import END_WITH_INPUT, Ceph, CephError
 from cbt_plugins.cluster.ceph_programs import CephPrograms, readable
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import OpenInput, Remote
+from cbt_plugins.cluster.shell_programs import script_command
+from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.faults.node_shell import agent
 
@@ -201,6 +205,24 @@ def test_a_command_is_shown_without_its_program() -> None:
     second = CephPrograms.of({"ceph": "cephadm", "conf_file": "/b.conf"}).ceph
     assert readable(f"{second} fsid") == "cephadm shell -c /b.conf ceph fsid"
     assert " 'cephadm shell -- ceph' " in readable(agent("create", ceph, "{}", program="replacement_agent"))
+
+
+@needs_root
+def test_work_of_hours_is_watched_in_the_container(node: Dict[str, str]) -> None:
+    """A signal to what has entered it from outside may not reach the program."""
+    lines: List[str] = []
+
+    def keep(nodes: Sequence[str], line: str, **_: Any) -> Dict[str, Result]:
+        lines.append(line)
+        return dict.fromkeys(nodes, Result("", "", 0))
+
+    cluster = {"head": "n1", "ceph": "cephadm", "radosgw-admin_cmd": "ceph"}
+    remote: Any = SimpleNamespace(run=keep)
+    Ceph(remote, cluster).remove_bucket("a  b", 5.0)
+    assert lines[0].startswith(f"{CephPrograms.of(cluster).prefix}{script_command(END_WITH_INPUT)} ceph ")
+    with contextlib.closing(OpenInput()) as open_input:
+        done = run(node, lines[0], stdin=open_input)
+    assert (done.stdout, done.returncode) == ("bucket rm --bucket=a  b --purge-objects --bypass-gc\n", 22)
 
 
 def test_its_text_grows_little_when_it_is_quoted() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any, Iterator, List
 
 import pytest
+from own_sshd import own_sshd, sshd_program
+from waiting import wait_for
 
 from cbt_plugins.cluster import remote
+from cbt_plugins.cluster.ceph import END_WITH_INPUT
 from cbt_plugins.cluster.clock_offsets import offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import OpenInput, Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import script_command, subject_of
 from cbt_plugins.cluster.transports import transport
 from cbt_plugins.cluster.transports.pdsh import Pdsh, cut_status, distinguishable_nodes, lines_by_node
@@ -79,6 +85,95 @@ def test_a_connection_that_hangs_is_ended_with_its_helper(
 def test_a_command_may_take_a_month() -> None:
     # 43 million objects of a bucket are removed within so long
     assert REMOTE.run([HERE], "echo removed", timeout=3600.0 + 43e6 / 20)[HERE].stdout == "removed\n"
+
+
+#: of a run: removes a bucket, collects garbage, or fetches a folder
+RUN = """\
+import sys, time
+from pathlib import Path
+from cbt_plugins import signals
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.run.wait_phase import Garbage
+
+work, folder, arguments = sys.argv[1:]
+cluster = {"head": "n1" if arguments else "localhost", "radosgw-admin_cmd": f"A=1 {folder}/radosgw-admin"}
+remote = Remote.of_cluster({**cluster, "transport": "ssh"} if arguments else cluster, {"pdsh_ssh_args": arguments})
+ceph = Ceph(remote, cluster)
+with signals.handled():
+    if work == "fetch":
+        remote.fetch([cluster["head"]], f"{folder}/rows", Path(folder, "back"))
+    elif work == "bucket":
+        ceph.remove_bucket("b", 3600.0)
+    else:
+        garbage = Garbage(ceph, 3600.0)
+        garbage.start()
+        try:
+            sys.stdin.read()
+        finally:
+            garbage.give_up()
+            print(garbage.collecting, garbage.error)
+"""
+#: a program of hours that says its pid
+HOURS = """\
+#!/bin/sh
+case "$*" in
+*list*) echo '"tag": 1' ;;
+*) echo $$ > {folder}/pid.new; mv {folder}/pid.new {folder}/pid; exec sleep 1000 ;;
+esac
+"""
+
+
+@pytest.fixture(params=["local", "ssh"])
+def ssh_arguments(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Options of ssh that reach a real sshd of this machine; "" for the shell of this machine."""
+    if request.param == "local":
+        yield ""
+        return
+    program = sshd_program()
+    if program is None:
+        pytest.skip("no sshd")
+    with own_sshd(tmp_path, program) as (options, _):
+        yield shlex.join([*options, "-oHostname=127.0.0.1"])
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("work", ["bucket", "garbage"])
+def test_work_of_hours_ends_with_the_run(tmp_path: Path, ssh_arguments: str, work: str, end: signal.Signals) -> None:
+    """It would load the cluster beside the next measurement."""
+    (tmp_path / "radosgw-admin").write_text(HOURS.format(folder=tmp_path))
+    (tmp_path / "radosgw-admin").chmod(0o755)
+    line = [sys.executable, "-c", RUN, work, str(tmp_path), ssh_arguments]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for((tmp_path / "pid").exists, "the begin of the work")
+        pid = int((tmp_path / "pid").read_text())
+        process.send_signal(end)
+        out, err = process.communicate(timeout=60)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the work")
+    if (work, end) == ("garbage", signal.SIGINT):
+        assert (out, b"trying again" in err) == (b"False None\n", False)
+
+
+def test_work_that_ends_by_itself_has_its_output_and_status() -> None:
+    with contextlib.closing(OpenInput()) as open_input:
+        line = script_command(END_WITH_INPUT, "sh", "-c", "cat; echo out; echo err >&2; exit 3")
+        result = REMOTE.run([HERE], line, check=False, open_input=open_input)[HERE]
+    assert (result.stdout, result.stderr, result.status) == ("out\n", "err\n", 3)
+
+
+def test_a_copy_ends_with_an_interrupt(tmp_path: Path) -> None:
+    """What is sent comes to no end: the receiver would write into the archive for as long."""
+    (tmp_path / "rows").mkdir(mode=0o700)
+    (tmp_path / "tar").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid$1\nexec sleep 1000\n")
+    (tmp_path / "tar").chmod(0o755)
+    pids = [tmp_path / "pid-c", tmp_path / "pid-x"]
+    line = [sys.executable, "-c", RUN, "fetch", str(tmp_path), ""]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen(line, stderr=subprocess.PIPE, env=environment) as process:
+        wait_for(lambda: all(path.exists() and path.read_text() for path in pids), "the begin of the copy")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert not [path.name for path in pids if Path(f"/proc/{path.read_text().strip()}").exists()]
 
 
 def test_files_go_and_come_back_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

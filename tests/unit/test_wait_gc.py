@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from types import SimpleNamespace
 from typing import Any, List, Optional
@@ -9,6 +10,7 @@ from typing import Any, List, Optional
 import pytest
 
 from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.remote import OpenInput
 from cbt_plugins.run import wait_phase
 from cbt_plugins.run.wait_phase import Garbage, Waiting
 
@@ -24,7 +26,10 @@ class Bin:
             raise CephError(self.error)
         return self.left
 
-    def collect_garbage(self, timeout: float) -> None:
+    def collect_garbage(self, timeout: float, open_input: OpenInput) -> None:
+        self.take_lot()
+
+    def take_lot(self) -> None:
         self.left = max(0, self.left - self.lot)
 
 
@@ -62,12 +67,12 @@ def test_garbage_is_counted_while_it_is_collected(monkeypatch: pytest.MonkeyPatc
             self.empty = threading.Event()
 
         def garbage(self, timeout: float) -> int:
-            super().collect_garbage(timeout)
+            self.take_lot()
             if not self.left:
                 self.empty.set()
             return self.left
 
-        def collect_garbage(self, timeout: float) -> None:
+        def collect_garbage(self, timeout: float, open_input: OpenInput) -> None:
             self.empty.wait()
 
     monkeypatch.setattr(wait_phase, "COUNT_EVERY", 0.01)
@@ -99,22 +104,23 @@ def test_a_connection_that_is_lost_ends_no_wait(monkeypatch: pytest.MonkeyPatch)
             self._lose()
             return super().garbage(timeout)
 
-        def collect_garbage(self, timeout: float) -> None:
+        def collect_garbage(self, timeout: float, open_input: OpenInput) -> None:
             self._lose()
-            super().collect_garbage(timeout)
+            super().collect_garbage(timeout, open_input)
 
     monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.01)
     bin = Lossy(12, lot=5)
     assert waited(bin, 600.0) is None and bin.left == 0
 
 
-def test_a_wait_that_is_over_collects_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_that_is_over_ends_its_collection_and_begins_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(Bin):
         collected = 0
 
-        def collect_garbage(self, timeout: float) -> None:
+        def collect_garbage(self, timeout: float, open_input: OpenInput) -> None:
             self.collected += 1
-            garbage.give_up()
+            threading.Thread(target=garbage.give_up).start()
+            assert os.read(open_input.fileno(), 1) == b"", "nothing ends the collection"
 
     bin: Any = Endless(7, lot=0)
     garbage = Garbage(bin, 600.0)
