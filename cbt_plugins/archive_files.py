@@ -11,6 +11,8 @@ from typing import BinaryIO, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 #: modes of files that a run writes: nobody else may write one; journals that an undo obeys are nobody else's at all
 SHARED, PRIVATE = 0o644, 0o600
+#: mode of folders that are fetched
+FOLDER = 0o755
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _LINK = "is a link or is reached through a link, whose target could be any file"

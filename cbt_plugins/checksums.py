@@ -121,7 +121,7 @@ def _judged(run: Path, rows: bool) -> FileSums:
     except OSError as error:
         return FileSums(True, 0, {FILE: _unread(error)})
     present = set(_files(run))
-    changed = {name: "is missing" for name in {*sums, END} if name not in present}
+    changed = {name: _absence(run, name) for name in {*sums, END} if name not in present}
     unlisted = sorted(present - set(sums))
     cut = _cut(run, sums, torn)
     if cut:  # nobody knows which of the others came since: they are read, and the run is invalid
@@ -241,6 +241,19 @@ def _obstacle(path: Path) -> Optional[OSError]:
     except OSError as error:
         return error
     return None
+
+
+def _absence(run: Path, name: str) -> str:
+    """Return the reason why a file is not among those of its run: a folder above it may hide it from this user."""
+    try:
+        os.lstat(run / name)
+    except PermissionError as error:
+        return _unread(error)
+    except OSError:
+        return "is missing"
+    folders = list((run / name).relative_to(run).parents)
+    hidden = any(not os.access(run / folder, os.R_OK, effective_ids=True) for folder in folders)
+    return _unread(PermissionError(errno.EACCES, os.strerror(errno.EACCES))) if hidden else "is missing"
 
 
 def _unread(error: OSError) -> str:

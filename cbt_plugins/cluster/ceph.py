@@ -23,6 +23,7 @@ from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.cluster_conditions import is_clean
 from cbt_plugins.config.cluster import conf_file, nodes_in_pods
 from cbt_plugins.inventory import head_of
+from cbt_plugins.journal import write_whole
 
 #: exit status of a command that was ended at its limit
 TIMED_OUT = 124
@@ -342,7 +343,6 @@ class Ceph:
 
         Values of options that are passwords or keys are masked.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         replies = dict(zip(SNAPSHOT, self.json_all(tuple(SNAPSHOT.values()), timeout=180.0)))
         options = replies["config_dump.json"]
         replies["config_dump.json"] = [
@@ -350,9 +350,9 @@ class Ceph:
         ]
         replies["ec_profiles.json"] = replies["osd_dump.json"]["erasure_code_profiles"]
         for name, reply in replies.items():
-            (folder / name).write_text(json.dumps(reply, indent=1) + "\n")
+            write_whole(folder / name, json.dumps(reply, indent=1) + "\n")
         lines = self._text(f"{self.programs.prefix}cat -- {shlex.quote(self.programs.conf)}", 30.0).splitlines()
-        (folder / "ceph.conf").write_text("".join(f"{_masked(line)}\n" for line in lines))
+        write_whole(folder / "ceph.conf", (f"{_masked(line)}\n" for line in lines))
 
     def pools(self) -> Mapping[str, PoolSpace]:
         """Return the pools in `ceph df` by name. Raises CephError."""

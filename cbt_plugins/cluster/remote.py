@@ -7,6 +7,7 @@ import errno
 import io
 import logging
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -27,6 +28,7 @@ from typing import (
     Tuple,
 )
 
+from cbt_plugins.archive_files import FOLDER, SHARED
 from cbt_plugins.cluster.fan_out import allow_files, ask_at_once
 from cbt_plugins.cluster.shell_programs import OWN_FOLDER, make_own, program_text, subject_of
 from cbt_plugins.cluster.stream import Stream
@@ -233,11 +235,13 @@ class Remote:
             raise RemoteError("writing files", results)
 
     def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, stalled: float = 600.0) -> None:
-        """Copy a folder from every node into local_dir/<node>/: its files and folders, no links, no other modes.
+        """Copy a folder from every node into local_dir/<node>/: its files and folders, no links.
 
         A missing folder gives an empty one; one that others could write is an error. What the nodes send is not
         trusted. What came survives a loss of power, so that the nodes may remove it. Ends a node from which nothing
         more has come for `stalled` seconds. Raises RemoteError.
+
+        Others may read what came, less the umask: no file with a secret is ever fetched.
         """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         sinks = set()
@@ -281,7 +285,7 @@ class Remote:
                 if process in sinks and any(text in err for text in _FULL):
                     full = local_dir / node  # what unpacks is here
         for node in results:
-            _drop_special(local_dir / node)
+            _make_plain(local_dir / node)
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(full))
         if any(r.status for r in results.values()):
@@ -334,10 +338,24 @@ _FULL = (b"No space left on device", b"Disk quota exceeded", b"Wrote only ")
 _AS_OURS = ("--no-same-owner", "--no-same-permissions")
 
 
-def _drop_special(folder: Path) -> None:
-    """Remove what is no file and no folder: a link would be read through here, a pipe never ends."""
+def _umask() -> int:
+    """Return the umask of this process: `os.umask` would change that of other threads, too, for a moment."""
+    match = re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(match[1], 8) if match else 0o077  # a Linux before 4.7
+
+
+def _make_plain(folder: Path) -> None:
+    """Give files and folders the modes of an archive, and remove what is neither.
+
+    An agent closes its files to others. A link would be read through here, a pipe never ends.
+    """
+    mask = _umask()
+    os.chmod(folder, FOLDER & ~mask)
     for top, folders, files in os.walk(folder):
         for path in (os.path.join(top, name) for name in (*folders, *files)):
-            if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
+            mode = os.lstat(path).st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                os.chmod(path, (SHARED if stat.S_ISREG(mode) else FOLDER) & ~mask)
+            else:
                 log.warning("%s: neither a file nor a folder: not kept", path)
                 os.unlink(path)

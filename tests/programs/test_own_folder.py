@@ -206,6 +206,22 @@ def test_what_a_node_sends_is_files_and_folders_only(tmp_path: Path) -> None:
     assert mode(came / "d" / "file") & 0o7022 == 0
 
 
+@pytest.mark.parametrize(("umask", "file", "folder"), [(0o002, 0o644, 0o755), (0o027, 0o640, 0o750)])
+def test_others_may_read_what_an_agent_has_closed(tmp_path: Path, umask: int, file: int, folder: int) -> None:
+    """An agent writes with the umask 077."""
+    (tmp_path / "sent" / "rows").mkdir(parents=True)
+    (tmp_path / "sent" / "rows" / "01").write_text("x")
+    for path, closed in (("rows/01", 0o600), ("rows", 0o000 if os.geteuid() == 0 else 0o700), (".", 0o700)):
+        (tmp_path / "sent" / path).chmod(closed)
+    before = os.umask(umask)
+    try:
+        REMOTE.fetch([HERE], str(tmp_path / "sent"), tmp_path / "back")
+    finally:
+        os.umask(before)
+    came = tmp_path / "back" / HERE
+    assert [mode(came), mode(came / "rows"), mode(came / "rows" / "01")] == [folder, folder, file]
+
+
 def test_the_function_can_be_quoted_many_times() -> None:
     text = make_own("/tmp/x")
     for _ in range(6):

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -457,6 +458,23 @@ def test_a_file_that_is_added_anywhere_is_named_and_not_read(
     assert numbers(summary) == expected
     assert summary["usable"] == summary_of(whole)["usable"]  # nothing is read from there
     assert name in " ".join(w["text"] for w in summary["warnings"] if w["code"] == "changed-beside")
+
+
+@pytest.mark.parametrize("name", ["phases", "manifest.json"])
+@pytest.mark.parametrize("mode", [0o000, 0o111])
+def test_what_this_user_may_not_read_is_not_called_missing(whole: Path, tmp_path: Path, name: str, mode: int) -> None:
+    run = copy_of(whole, tmp_path)
+    (run / name).chmod(mode)
+    line = [sys.executable, "-m", "cbt_plugins.tools", "verify", str(run)]
+    if os.geteuid() == 0:  # which may read everything
+        line = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *line]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    (run / name).chmod(0o755)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1 and lines, done.stderr
+    assert {line.removeprefix(f"{run}: ").partition(name)[0] for line in lines} == {
+        "cannot be read: Permission denied: "
+    }
 
 
 def test_what_the_tools_write_into_a_run_is_no_addition(whole: Path, tmp_path: Path) -> None:

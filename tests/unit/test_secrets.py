@@ -81,7 +81,10 @@ def test_a_snapshot_of_the_cluster_has_no_password(tmp_path: Path) -> None:
                 text = "".join(f"\n{json.dumps(replies.get(asked, []))}\n" for asked in words[: words.index("|")])
             return dict.fromkeys(nodes, Result(text, "", 0))
 
+    umask = os.umask(0o002)
     Ceph(Head(), {"head": "node0", "mons": ["node0"]}).snapshot(tmp_path)  # type: ignore[arg-type]
+    os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
     assert json.loads((tmp_path / "ec_profiles.json").read_text()) == {"default": {"k": "2"}}
     dump = (tmp_path / "config_dump.json").read_text()
     assert [f'"value of {name}"' in dump for name in (*hidden, *shown)] == [False] * 3 + [True] * 3
