@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from dataclasses import dataclass
 from typing import Dict, Sequence
 
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.stream import Stream, login_error
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 
 _ECHO = "python3 -u -c 'import sys, time\nfor _ in sys.stdin: print(repr(time.time()), flush=True)'"
+#: a line of it
+_TIME = re.compile(r"\d{9,}\.\d+")
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,9 @@ def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: floa
             for _ in range(rounds + 1):  # the first answer includes the start of python3
                 sent = time.time()
                 stream.send("\n")
-                answer = next(iter(stream.lines(timeout)), None)
-                if answer is None:
-                    message = "; ".join(stream.messages[-3:]) or "no reply"
-                    raise RemoteError("asking for the time", {node: Result("", message, UNREACHABLE)})
+                node_time = _next_time(node, stream, timeout)
                 received = time.time()
-                offset = Offset(float(answer[1]) - (sent + received) / 2, (received - sent) / 2)
+                offset = Offset(node_time - (sent + received) / 2, (received - sent) / 2)
                 if best is None or offset.error < best.error:
                     best = offset
             assert best is not None
@@ -49,3 +50,14 @@ def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: floa
             with contextlib.suppress(OSError):
                 stream.close()
     return best_offsets
+
+
+def _next_time(node: str, stream: Stream, timeout: float) -> float:
+    """Return the time in the next answer of a node; other lines are of its login. Raises RemoteError."""
+    printed = []
+    for _, line in stream.lines(timeout):
+        if _TIME.fullmatch(line.strip()):
+            return float(line)
+        printed.append(line)
+    message = "; ".join([*stream.messages[-3:], *map(login_error, printed[:1])]) or "no reply"
+    raise RemoteError("asking for the time", {node: Result("", message, UNREACHABLE)})

@@ -39,6 +39,11 @@ _KILLED = 5.0
 MessageOf = Callable[[str], Optional[str]]
 
 
+def login_error(line: str) -> str:
+    """Return the error about a line of a node that no program of ours has printed."""
+    return f"its login prints {line[:80]!r}: logins without a terminal must print nothing"
+
+
 class NodeProgram:
     """A program of ours for nodes (standard library only, Python 3.6) that is sent over its connection.
 

@@ -12,7 +12,7 @@ from cbt_plugins.archive_files import open_regular
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.s3_keys import S3Keys
-from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.cluster.stream import NodeProgram, login_error
 from cbt_plugins.plan import S3
 from cbt_plugins.run import bucket_agent
 
@@ -80,6 +80,5 @@ def _errors_in(node: str, output: str) -> Iterator[str]:
             reply = json.loads(line)
             yield f"{node}: {reply['url']}: {reply['error']}"
         except (ValueError, KeyError, TypeError):
-            text = f"its login prints {line[:80]!r}: logins without a terminal must print nothing"
-            yield f"{node}: could not ask the endpoints: {text}"
+            yield f"{node}: could not ask the endpoints: {login_error(line)}"
             return

@@ -90,7 +90,7 @@ class LoadPhase:
         others = [node for node in run.clients if run.remote.has_own_clock(node)]
         try:
             return {**self.ready.offsets, **offsets(run.remote, others)}
-        except RemoteError as error:  # the load itself will say what is wrong with the node
+        except (RemoteError, OSError) as error:  # the load itself will say what is wrong with the node
             log.warning("clock offsets could not be measured again; the earlier offsets are used: %s", error)
             return self.ready.offsets
 

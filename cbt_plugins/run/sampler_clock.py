@@ -42,7 +42,7 @@ class SamplerClock:
             return
         try:
             (now,) = offsets(run.remote, [run.watch.node]).values()
-        except RemoteError as error:  # the samples themselves tell that they are missing
+        except (RemoteError, OSError) as error:  # the samples themselves tell that they are missing
             log.warning("the clock of %s could not be measured again: %s", run.watch.node, error)
             return
         self._note(now)

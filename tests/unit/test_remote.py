@@ -426,3 +426,22 @@ def test_a_close_that_was_interrupted_is_completed(monkeypatch: pytest.MonkeyPat
 def test_our_own_clock_is_our_own_clock() -> None:
     offset = offsets(REMOTE, [HERE])[HERE]
     assert abs(offset.seconds) <= offset.error + 1e-3
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_login_that_prints_costs_no_clock(answers: bool) -> None:
+    """Only lines that are a time count, and without one the error says what is wrong."""
+
+    class Printing(Transport):
+        def command(self, node: str, shell: str, silence: float) -> List[str]:
+            return ["sh", "-c", f"echo 42; echo '*** maintenance tonight ***'; {shell if answers else 'exit 1'}"]
+
+        def login(self, node: str) -> str:
+            return ""
+
+    nodes: Any = {"n1": Printing({}, {})}
+    if answers:
+        assert abs(offsets(Remote(nodes), ["n1"])["n1"].seconds) < 1.0
+    else:
+        with pytest.raises(RemoteError, match="its login prints '42': logins without a terminal must print nothing"):
+            offsets(Remote(nodes), ["n1"])
