@@ -13,6 +13,7 @@ import hmac
 import http.client
 import itertools
 import json
+import re
 import signal
 import ssl
 import sys
@@ -31,6 +32,8 @@ MOST = 1000
 TRIES, PAUSE = 5, 2.0
 #: S3's codes for a bucket and for an unfinished upload that are not there
 NO_BUCKET, NO_UPLOAD = "NoSuchBucket", "NoSuchUpload"
+#: what S3's codes look like
+CODE = re.compile(r"[A-Za-z0-9]{1,64}\Z")
 
 
 class S3Error(Exception):
@@ -77,7 +80,7 @@ class SignedRequests:
             try:
                 status, text = self.once(method, path, words, body)
             except (OSError, http.client.HTTPException) as error:
-                status, text = 0, str(error).encode()
+                status, text, why = 0, b"", str(error)[:200]
                 self.close()
             root = parsed(text) if status == 404 or (status == 200 and wanted) else None
             if status == 404:
@@ -89,8 +92,8 @@ class SignedRequests:
             if right:
                 return status, root
             if not left or (0 < status < 500 and status != 404):
-                why = text[:200].decode(errors="replace")
-                raise S3Error("%s %s: %s %s" % (method, path, status or "no answer:", why), status)
+                why = "%d, %s" % (status, error_in(text)) if status else "no answer: " + why
+                raise S3Error("%s %s: %s" % (method, path, why), status)
             time.sleep(PAUSE)
 
     def path_of(self, bucket, key=""):
@@ -140,6 +143,13 @@ class SignedRequests:
         signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
         credential = "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s"
         return dict(signed, Authorization=credential % (access, scope, names, signature))
+
+
+def error_in(text):
+    """Return the code of S3 in the body of an error, and no other text: AWS sends back the access key in it."""
+    root = parsed(text)
+    code = root.findtext("Code") if root is not None and root.tag == "Error" else None
+    return code if code and CODE.match(code) else "%d bytes that are no error of S3" % len(text)
 
 
 def parsed(text):

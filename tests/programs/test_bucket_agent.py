@@ -64,26 +64,26 @@ TURNS = itertools.cycle([versions(1, 2), versions(3, 4), versions(5)])
 BOMB = "<!DOCTYPE a [<!ENTITY b 'c'>]><ListVersionsResult>&b;</ListVersionsResult>"
 OF_LISTINGS: Dict[str, Any] = {
     "pages in turns": (lambda: whole(next(TURNS)), "still lists what it says it has removed: k"),
-    "404 of a proxy": (lambda: whole("default backend - 404", "404 Not Found"), "GET /b: 404 default backend"),
-    "404 of another kind": (lambda: whole(GONE.replace("Bucket", "Key"), "404 Not Found"), "GET /b: 404 <Error>"),
+    "404 of a proxy": (lambda: whole("default backend - 404", "404 Not Found"), "GET /b: 404, 21 bytes"),
+    "404 of another kind": (lambda: whole(GONE.replace("Bucket", "Key"), "404 Not Found"), "GET /b: 404, NoSuchKey"),
     "the same page for ever": (lambda: whole(versions(1, 2)), "still lists what it says it has removed: k1"),
     "no end": (lambda: chunks("<Version>" + "x" * 65536), "more than 1048576 bytes"),
-    "an error, as 200": (lambda: whole("<Error><Code>InternalError</Code></Error>"), "200 <Error><Code>InternalError"),
-    "another thing": (lambda: whole("<html><body>welcome</body></html>"), "200 <html>"),
+    "an error, as 200": (lambda: whole("<Error><Code>InternalError</Code></Error>"), "200, InternalError"),
+    "another thing": (lambda: whole("<html><body>welcome</body></html>"), "200, 33 bytes that are no error of S3"),
     "nothing": (lambda: whole(""), "GET /b: 200"),
     "no content": (lambda: whole("", "204 No Content"), "GET /b: 204"),
     "a part": (lambda: whole(versions(), "206 Partial Content"), "GET /b: 206"),
     "a redirect": (lambda: whole("", "307 Temporary Redirect"), "GET /b: 307"),
-    "no XML": (lambda: whole("<ListVersionsResult><Version>"), "200 <ListVersionsResult>"),
-    "entities": (lambda: whole(BOMB), "200 <!DOCTYPE"),
+    "no XML": (lambda: whole("<ListVersionsResult><Version>"), "200, 29 bytes that are no"),
+    "entities": (lambda: whole(BOMB), "GET /b: 200, 74 bytes that are no"),
     "no names": (lambda: whole("<ListVersionsResult><Version/></ListVersionsResult>"), "without a name"),
     "a trickling body": (lambda: trickle(HEAD + "Content-Length: 9999999\r\n\r\n<"), "no end of the answer"),
     "a trickling head": (lambda: trickle(HEAD + "X: "), "no end of the answer"),
     "interim answers": (lambda: itertools.repeat("HTTP/1.1 100 Continue\r\n\r\n"), "no end of the answer"),
-    "a short body": (lambda: iter([HEAD + "Connection: close\r\nContent-Length: 99\r\n\r\n<List", ""]), "200 <List"),
+    "a short body": (lambda: iter([HEAD + "Connection: close\r\nContent-Length: 99\r\n\r\n<List", ""]), "200, 5 bytes"),
 }
 OF_REMOVALS: Dict[str, Any] = {
-    "an error, as 200": (lambda: whole("<Error><Code>SlowDown</Code></Error>"), "200 <Error><Code>SlowDown"),
+    "an error, as 200": (lambda: whole("<Error><Code>SlowDown</Code></Error>"), "200, SlowDown"),
     "nothing": (lambda: whole(""), "POST /b: 200"),
     "one of them": (
         lambda: whole("<DeleteResult><Error><Key>k1</Key><Code>No</Code></Error></DeleteResult>"),
@@ -91,9 +91,9 @@ OF_REMOVALS: Dict[str, Any] = {
     ),
 }
 OF_THE_BUCKET: Dict[str, Any] = {
-    "an error, as 200": (lambda: whole("<Error><Code>BucketNotEmpty</Code></Error>"), "200 <Error>"),
-    "a page": (lambda: whole("<p>welcome"), "200 <p>welcome"),
-    "404 of a proxy": (lambda: whole("default backend - 404", "404 Not Found"), "DELETE /b: 404 default backend"),
+    "an error, as 200": (lambda: whole("<Error><Code>BucketNotEmpty</Code></Error>"), "200, BucketNotEmpty"),
+    "a page": (lambda: whole("<p>welcome"), "200, 10 bytes that are no"),
+    "404 of a proxy": (lambda: whole("default backend - 404", "404 Not Found"), "DELETE /b: 404, 21 bytes that are no"),
 }
 
 
@@ -207,6 +207,21 @@ def test_a_bucket_is_missing_only_by_the_word_of_s3(
             bucket_agent.is_missing(client, "b")
     else:
         assert bucket_agent.is_missing(client, "b") is missing
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<Error><Code>InvalidAccessKeyId</Code><AWSAccessKeyId>AKIA1</AWSAccessKeyId></Error>", "InvalidAccessKeyId"),
+        ("<Error><Code>key AKIA1 of AWS4-HMAC</Code></Error>", "50 bytes that are no error of S3"),
+        ("the gateway of this proxy knows no AKIA1", "40 bytes that are no error of S3"),
+    ],
+)
+def test_no_error_shows_what_a_server_sends_back(liar: Callable[[Answer], Any], body: str, text: str) -> None:
+    """It comes into the log and the archive, and AWS answers with the access key."""
+    with pytest.raises(bucket_agent.S3Error) as error:
+        bucket_agent.remove(liar(lambda line: whole(body, "403 Forbidden")), "b")
+    assert str(error.value) == f"GET /b: 403, {text}"
 
 
 @pytest.mark.parametrize("name", OF_LISTINGS)
