@@ -417,7 +417,7 @@ class Ceph:
         self._work("gc process --include-all 2>&1", timeout, open_input)
 
     def rgw_user_keys(self, uid: str) -> S3Keys:
-        """Return the S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
+        """Return active S3 keys of an RGW user. Raises CephError when there is no such user or it has no such keys."""
         try:
             keys = self.admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
         except CephError as error:
@@ -425,10 +425,11 @@ class Ceph:
             if isinstance(cause, RemoteError) and cause.results[self.head].status != _NO_SUCH_USER:
                 raise CephError(f"keys of RGW user {uid!r}: {error}") from error
             raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
-        for key in keys:
-            return S3Keys(key["access_key"], key["secret_key"])
+        for key in keys:  # those of subusers, who may have fewer rights, are among them
+            if key.get("user", uid) == uid and key.get("active", True):
+                return S3Keys(key["access_key"], key["secret_key"])
         command = f"radosgw-admin key create --uid={shlex.quote(uid)} --key-type=s3"
-        raise CephError(f"RGW user {uid!r} has no S3 keys: run {command}")
+        raise CephError(f"RGW user {uid!r} has no active S3 keys of its own: run {command}")
 
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         """Return a bucket's statistics, None when there is no such bucket. Raises CephError for no clear reply."""

@@ -53,11 +53,18 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_from_an_rgw_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"with": {"keys": [{"access_key": "AK", "secret_key": "SK"}]}, "without": {"keys": []}}
+    others = [
+        {"user": "with:read", "access_key": "A", "secret_key": "S", "active": True},
+        {"user": "with", "access_key": "B", "secret_key": "S", "active": False},
+    ]
+    own = {"user": "with", "access_key": "AK", "secret_key": "SK"}  # before Squid without "active"
+    answers = {"with": {"keys": [*others, own]}, "old": {"keys": [{"access_key": "AK", "secret_key": "SK"}]}}
+    answers["without"] = {"keys": [{**others[0], "user": "without:read"}]}
     ceph = Ceph(NO_CLUSTER, {"head": "node0"})
     monkeypatch.setattr(ceph, "admin_json", lambda command: answers[command.rsplit("=", 1)[1]])
     assert s3_keys(S3(("http://a",), user="with"), ceph) == S3Keys("AK", "SK")
-    with pytest.raises(CephError, match="no S3 keys: run radosgw-admin key create"):
+    assert s3_keys(S3(("http://a",), user="old"), ceph) == S3Keys("AK", "SK")
+    with pytest.raises(CephError, match="no active S3 keys of its own: run radosgw-admin key create"):
         s3_keys(S3(("http://a",), user="without"), ceph)
 
 
