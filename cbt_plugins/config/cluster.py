@@ -51,6 +51,28 @@ def installed_program(cluster: Mapping[str, Any], name: str) -> str:
     return f"{cluster.get(f'{name}_cmd') or name} -c {shlex.quote(conf_file(cluster))}"
 
 
+#: -l%u, or -l before %u, perhaps behind options without a value; and another way to name the user
+_LOGIN = re.compile(r"-([46AaCfGgKkMNnqsTtVvXxYy]*)l(%u)?")
+_PLACED_USER = re.compile(r"(-o)?(user=)?%u", re.IGNORECASE)
+
+
+def ssh_options(pdsh_ssh_args: str) -> Tuple[str, ...]:
+    """Return the words of `pdsh_ssh_args` without pdsh's placeholders, -l%u and %h: ssh is given user and host by us.
+
+    Raises ValueError for an open quotation.
+    """
+    words, options = shlex.split(pdsh_ssh_args), []
+    while words:
+        word = words.pop(0)
+        login = _LOGIN.fullmatch(word)
+        if login and (login[2] or words[:1] == ["%u"]):
+            del words[: 0 if login[2] else 1]
+            options += [f"-{login[1]}"] if login[1] else []
+        elif word != "%h":
+            options.append(word)
+    return tuple(options)
+
+
 def node_errors(cluster: Mapping[str, Any], roles: Sequence[str] = ROLES) -> Iterator[FieldError]:
     """Yield each node whose name cannot be used: all that is checked of the section beside CBT's own benchmarks."""
     for role in roles:
@@ -219,9 +241,11 @@ class CommonSection(BaseModel):
     @classmethod
     def _words(cls, text: Optional[str]) -> Optional[str]:
         try:
-            shlex.split(text or "")
+            options = ssh_options(text or "")
         except ValueError as error:
             raise ValueError(f"must be options of ssh: {error}") from None
+        for option in filter(_PLACED_USER.fullmatch, options):
+            raise ValueError(f"{option!r} would be the name of the user: write -l%u, and `user:` in `cluster:`")
         return text
 
 

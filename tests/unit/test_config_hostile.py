@@ -97,6 +97,7 @@ def test_a_refusal_is_one_sentence_everywhere(
         (("100}", "100, events: [{at: 0s, fault: {label: a, kind: stop, daemons: [§'; x osd.3']}}]}"), "as in osd.3"),
         (("benchmarks", "common: {pdsh_cmd: §'-x'}\nbenchmarks"), "common.pdsh_cmd: must be a program"),
         (("benchmarks", 'common: {pdsh_ssh_args: §"\'"}\nbenchmarks'), "must be options of ssh: No closing quotation"),
+        (("benchmarks", "common: {pdsh_ssh_args: §-oUser=%u}\nbenchmarks"), "'-oUser=%u' would be the name of"),
         (("benchmarks", "common: §x\nbenchmarks"), "common: must be a mapping"),
         (("benchmarks", f"{PROFILES} {{collectl: {{args: §{{x: 1}}}}}}\nbenchmarks"), "must be text, not a mapping"),
         (("benchmarks", f"{PROFILES} {{collectl: {{args: §'x; y'}}}}\nbenchmarks"), "quote each of ; | & < > ( )"),

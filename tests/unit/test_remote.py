@@ -362,9 +362,10 @@ def test_a_full_disk_here_is_no_error_of_a_node(tmp_path: Path, monkeypatch: pyt
         REMOTE.fetch([HERE], f"{tmp_path}/a", tmp_path / "back")
 
 
-def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arguments", ["-a -x -l%u %h", "-a -x -l %u %h", "-a -xl%u %h", "-a -xl %u"])
+def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch, arguments: str) -> None:
     monkeypatch.setenv("PDSH_SSH_ARGS_APPEND", "-p 2222")
-    common = {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": "-a -x -l%u %h"}
+    common = {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": arguments}
     remote = Remote.of_cluster({"user": "perf"}, common)
     assert remote.transport_name("node1") == "ssh"  # it is used where pdsh is missing
     line = remote.command("node1", "true")

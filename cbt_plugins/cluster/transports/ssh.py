@@ -9,6 +9,7 @@ import shlex
 from typing import Any, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Transport
+from cbt_plugins.config.cluster import ssh_options
 from cbt_plugins.inventory import nodes_of
 
 #: seconds between two questions of ssh whether the other end is there
@@ -32,9 +33,7 @@ class Ssh(Transport):
 
     def __init__(self, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(cluster, common)
-        words = shlex.split(str(common.get("pdsh_ssh_args") or ""))
-        # %u and %h are pdsh's placeholders for what plain ssh is given as its destination
-        own = tuple(word for word in words if word not in ("-l%u", "%h"))
+        own = ssh_options(str(common.get("pdsh_ssh_args") or ""))
         self.arguments = (*own, *shlex.split(os.environ.get("PDSH_SSH_ARGS_APPEND", "")))
         self._connect = _connect_timeout(len(nodes_of(cluster)))
         self.connect_limit = 2.0 * self._connect
