@@ -150,9 +150,17 @@ def _raise_failure(monitors: Iterable[Any]) -> None:
 
 
 def bring_left(
-    cluster: Mapping[str, Any], common: Mapping[str, Any], nodes: Sequence[str], run_dir: str, local_dir: Path
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+    nodes: Sequence[str],
+    run_dir: str,
+    local_dir: Path,
+    keep: Callable[[Sequence[Path]], None] = lambda paths: None,
 ) -> None:
-    """End the monitors that a killed run has left on the nodes, and bring their files into the archive."""
+    """End the monitors that a killed run has left on the nodes, and bring their files into the archive.
+
+    `keep` gets the paths of each folder before it is removed on its nodes.
+    """
     remote = Remote.of_cluster(cluster, common)
     stop_left(remote, nodes, run_dir)
     look = f"{find_own(run_dir)}cd {shlex.quote(run_dir)} && ls -d monitors-* 2>/dev/null || true"
@@ -164,7 +172,7 @@ def bring_left(
             left.setdefault(name, []).append(node)
     _remove_scratch(local_dir.parent)
     for name, left_nodes in left.items():
-        fetch_files(remote, left_nodes, f"{run_dir}/{name}", local_dir, cluster.get("user"))
+        fetch_files(remote, left_nodes, f"{run_dir}/{name}", local_dir, cluster.get("user"), keep)
 
 
 def bring_noted(

@@ -239,7 +239,7 @@ def _removals(folder: Path) -> List[str]:
     nodes = list(nodes_of(access_of_run.cluster))
     try:
         buckets = list(describe_buckets(folder, access_of_run))
-        folders = abandoned_folders(folder, access_of_run)
+        folders = abandoned_folders(folder, access_of_run, data=True)
         present = {scratch: scratch.nodes_with(access_of_run.remote, nodes) for scratch in folders}
     except (FaultError, RemoteError, OSError) as error:
         log.warning("%s: %s: buckets or scratch folders of the run are not listed", folder, error)
@@ -409,7 +409,7 @@ def _leave_or_remove(folder: Path, run: cluster_access.ClusterAccess, remove: bo
     """Remove the scratch folders of a run that will not be resumed, or print where they stay. No undo needs this."""
     nodes = list(nodes_of(run.cluster))
     try:
-        for scratch in abandoned_folders(folder, run):
+        for scratch in abandoned_folders(folder, run, data=remove):
             present = scratch.nodes_with(run.remote, nodes)
             if not present:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import PurePosixPath
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults import undo_seal
@@ -33,21 +33,29 @@ def fetch_leftovers(run: RunContext) -> None:
             last.get("run_dir"),
         )
         return _set_all_aside(run)
-    scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
     clients = [node for node in last["clients"] if node in run.watched]
     for index, phase in enumerate(run.plan.phases, 1):
-        attempt = run.archive.last_attempt(index, phase.name)
-        if attempt is None:
-            continue
-        folder = scratch.get(phase.name)
-        if folder and _is_scratch(run, PurePosixPath(folder)) and phase.kind != "wait":
+        if phase.kind != "wait":
+            _collect_attempts(run, index, phase, clients)
+    folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
+    bring_left(run.cbt_run.cluster, run.cbt_run.common, run.watched, last["run_dir"], folder_of_monitors)
+    _set_all_aside(run)
+
+
+def _collect_attempts(run: RunContext, index: int, phase: Phase, clients: Sequence[str]) -> None:
+    """Bring in the rows of each attempt at a phase that has not finished it, the earlier ones too: a client may have
+    been unreachable when its attempt ended, and at each invocation since.
+    """
+    folders = [record["scratch"] for record in run.journal.all("phase-begun") if record["phase"] == phase.name]
+    attempts = run.archive.attempts(index, phase.name)
+    if len(folders) != len(attempts):  # one ended before it had a folder: only the last ones are surely a pair
+        folders, attempts = folders[-1:], attempts[-1:]
+    for folder, attempt in zip(folders, attempts):
+        if attempt != run.archive.phase(index, phase.name) and _is_scratch(run, PurePosixPath(folder)):
             try:
                 collect(run.remote, clients, folder, attempt)
             except (RemoteError, LoadError) as error:
                 log.warning("%s: its unfinished rows are still on the nodes, in %s: %s", phase.name, folder, error)
-    folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
-    bring_left(run.cbt_run.cluster, run.cbt_run.common, run.watched, last["run_dir"], folder_of_monitors)
-    _set_all_aside(run)
 
 
 def _is_of_earlier_version(run: RunContext, last: Mapping[str, Any]) -> bool:

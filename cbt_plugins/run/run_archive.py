@@ -68,13 +68,10 @@ class RunArchive:
         path = self.phase(index, name) / "phase.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    def last_attempt(self, index: int, name: str) -> Optional[Path]:
-        """Return the folder of the last attempt at an unfinished phase; None when there was none."""
-        running = self.running(index, name)
-        if running.exists() or self.phase(index, name).exists():
-            return running if running.exists() else None
-        kept = list(self._kept(index, name))
-        return kept[-1] if kept else None
+    def attempts(self, index: int, name: str) -> List[Path]:
+        """Return the folders of all attempts at a phase, oldest first; the last may be under way, or finished."""
+        last = [path for path in (self.running(index, name), self.phase(index, name)) if path.exists()]
+        return [*self._kept(index, name), *last[:1]]
 
     def _kept(self, index: int, name: str) -> Iterator[Path]:
         """Yield the folders of attempts that were set aside, oldest first."""

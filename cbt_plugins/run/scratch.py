@@ -6,9 +6,11 @@ import contextlib
 import os
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
+from cbt_plugins.checksums import add_sums
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own
 from cbt_plugins.faults import ClusterAccess, undo_seal
@@ -57,13 +59,13 @@ class ScratchFolder:
         return [*(node for node in nodes if node in results and results[node].stdout.strip()), *silent]
 
 
-def abandoned_folders(folder: Path, access: ClusterAccess) -> List[ScratchFolder]:
-    """Return the scratch folders that a run may have left: none of a complete run, which has cleaned its nodes.
+def abandoned_folders(folder: Path, access: ClusterAccess, data: bool) -> List[ScratchFolder]:
+    """Return the scratch folders that a run may have left; with `data` those of a complete run, too.
 
-    Raises OSError.
+    A complete run has cleaned its nodes, but for one that was unreachable. Raises OSError.
     """
     archive = RunArchive(folder)
-    if os.path.lexists(archive.complete):
+    if os.path.lexists(archive.complete) and not data:
         return []
     lines = (line for line in journal_lines(archive.journal) if line["event"] == "invocation")
     return scratch_folders(lines, access.run_id)
@@ -88,10 +90,13 @@ def _is_of_run(line: Mapping[str, Any], run_id: str) -> bool:
 def remove_abandoned(folder: Path, access: ClusterAccess, scratch: ScratchFolder) -> None:
     """Bring the monitors' files of a run that nobody resumes into its archive, then remove its folder on the nodes.
 
+    Their sums are added to those of a complete run.
+
     Where a file could not be fetched, the folder stays. Raises OSError.
     """
     archive, nodes = RunArchive(folder), list(nodes_of(access.cluster))
     number = sum(line["event"] == "invocation" for line in journal_lines(archive.journal))
-    bring_left(access.cluster, access.common, nodes, scratch.path, archive.monitors_of(number))
+    keep = partial(add_sums, folder)
+    bring_left(access.cluster, access.common, nodes, scratch.path, archive.monitors_of(number), keep)
     with contextlib.suppress(RemoteError):  # the caller asks which nodes still have it
         scratch.clean(access.remote, nodes, with_load=True)

@@ -13,6 +13,7 @@ from typing import Any, Iterator
 
 import pytest
 
+from cbt_plugins import checksums
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote, Result
 from cbt_plugins.faults import ClusterAccess, cluster_access, undo_seal
@@ -48,9 +49,8 @@ class KilledRun:
         with open(self.archive / "journal.jsonl", "a") as journal:
             journal.write(json.dumps({**line, **(undo_seal.mark(line, run_id) if run_id else {})}) + "\n")
 
-    @property
-    def folders(self) -> Any:
-        return [folder.path for folder in abandoned_folders(self.archive, ACCESS)]
+    def folders(self, data: bool = False) -> Any:
+        return [folder.path for folder in abandoned_folders(self.archive, ACCESS, data)]
 
     @property
     def files(self) -> Any:
@@ -117,7 +117,7 @@ def test_monitor_files_that_could_not_be_fetched_stay(
 def test_a_node_that_does_not_answer_is_named(killed: KilledRun) -> None:
     answers = {"n1": Result("present\n", "", 0), "n2": Result("", "Connection refused", 255), "n3": Result("", "", 0)}
     remote: Any = SimpleNamespace(run=lambda *_, **__: answers)
-    (folder,) = abandoned_folders(killed.archive, ACCESS)
+    (folder,) = abandoned_folders(killed.archive, ACCESS, data=False)
     assert folder.nodes_with(remote, ["n1", "n2", "n3", "n4"]) == ["n1", "n2 (no answer)", "n4 (no answer)"]
 
 
@@ -128,6 +128,20 @@ def test_only_folders_of_the_run_that_this_user_has_sealed_are_touched(killed: K
     killed.add_invocation("00000000/warp-r1")
     killed.add_invocation(f"{root}/00000001/warp-r1", run_id="")
     killed.add_invocation(f"{root}/00000001/warp-r1", run_id="another")
-    assert killed.folders == [str(killed.scratch)]
-    (killed.archive / "complete").write_text("{}")
-    assert killed.folders == [], "a complete run has cleaned its nodes; the same command fetches what stayed"
+    assert killed.folders() == killed.folders(data=True) == [str(killed.scratch)]
+
+
+def test_what_a_complete_run_could_not_clean_goes_with_data(
+    killed: KilledRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client that was unreachable at the end of an attempt and at each resume; no command continues the run."""
+    facts = {"t": 1.0, "run_id": "r1", "degraded": []}
+    checksums.end_run(killed.archive, facts)
+    assert main(["undo", str(killed.archive)]) == 0
+    assert "scratch folder" not in capsys.readouterr().out and killed.files
+    assert main(["undo", str(killed.archive), "--dry-run", "--data"]) == 1
+    assert f"undo --data removes scratch folder {killed.scratch} on {HERE}\n" in capsys.readouterr().out
+    assert main(["undo", str(killed.archive), "--data"]) == 0
+    assert not killed.scratch.exists()
+    assert (killed.archive / "monitors" / "01" / f"resources.jsonl.{HERE}").exists()
+    assert not checksums.check_sums(killed.archive).changed

@@ -69,13 +69,13 @@ def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     second = archive.keep_partial(1, "fill")
     assert second is not None and second.name == "01-fill.partial-2"
     assert archive.keep_partial(1, "fill") is None
-    assert archive.last_attempt(1, "fill") == second
+    assert archive.attempts(1, "fill") == [kept, second]
     archive.running(1, "fill").mkdir()
-    assert archive.last_attempt(1, "fill") == archive.running(1, "fill")
+    assert archive.attempts(1, "fill") == [kept, second, archive.running(1, "fill")]
     archive.finish(1, "fill", {"status": "ok"})
     assert archive.finished(1, "fill") == {"status": "ok"}
     assert not archive.running(1, "fill").exists()
-    assert archive.last_attempt(1, "fill") is None and archive.last_attempt(2, "load") is None
+    assert archive.attempts(1, "fill") == [kept, second, archive.phase(1, "fill")] and archive.attempts(2, "load") == []
 
 
 def test_the_line_of_a_phase_says_what_held_its_load() -> None:

@@ -291,6 +291,29 @@ def test_files_of_an_earlier_version_are_fetched_from_the_folder_of_the_run_only
     assert fetched == ([run_dir] if fetches else [])
 
 
+@pytest.mark.parametrize(("begun", "collected"), [(3, {"1": "1", "2": "2"}), (4, {})])
+def test_rows_of_all_attempts_at_a_phase_are_collected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: int, collected: Dict[str, str]
+) -> None:
+    """A client was unreachable when the first attempt ended and when the run was resumed; the third has finished."""
+    came: Dict[str, str] = {}
+    monkeypatch.setattr(leftover_files, "bring_left", lambda *_: None)
+    monkeypatch.setattr(
+        leftover_files, "collect", lambda _, nodes, folder, into: came.update({folder[-1]: into.name[-1]})
+    )
+    for name in ("02-age.partial-1", "02-age.partial-2", "02-age"):
+        (tmp_path / "phases" / name).mkdir(parents=True)
+    last = {"event": "invocation", "run_dir": "/tmp/cbt/warp-1", "clients": []}
+    scratch = [{"phase": "age", "scratch": f"/tmp/cbt/warp-1/load/r1-02-age.{i + 1}"} for i in range(begun)]
+    of_event = {"invocation": [last], "phase-begun": [{"phase": "fill", "scratch": "/x"}, *scratch]}
+    journal = SimpleNamespace(last=lambda event: last, all=lambda event: of_event[event])
+    host = SimpleNamespace(cluster={"head": "node0"}, common={}, run_dir="/tmp/cbt/warp-1")
+    plan = SimpleNamespace(admin=True, drivers=[], phases=[Phase("fill", "fill"), Phase("age", "hybrid")])
+    run = context(cbt_run=host, plan=plan, remote=None, journal=journal, archive=RunArchive(tmp_path))
+    leftover_files.fetch_leftovers(run)
+    assert came == collected
+
+
 def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cleaned: List[str] = []
     fetched: List[str] = []
