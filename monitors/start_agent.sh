@@ -2,8 +2,8 @@
 # Run an agent on a node: start_agent.sh FOLDER NAME files|connection PYTHON-ARGUMENT...
 #
 # Its lines go to FOLDER/NAME.jsonl and its errors to FOLDER/output.txt, or both to the connection. It leads its process
-# group, but not in a container, and is recorded with its start time in FOLDER/NAME.pid. An agent that a lost connection
-# has left behind there is ended first.
+# group, but not in a container, and is recorded with its start time and its machine in FOLDER/NAME.pid. An agent that a
+# lost connection has left behind there is ended first.
 umask 022 # of what comes into the archive; the folder here is closed
 own_folder "$1" make && cd -- "$1" || exit 1
 name=$2 output=$3
@@ -14,10 +14,11 @@ started() {
   sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20
 }
 
-if [ -f "$name.pid" ] && read -r pid since <"$name.pid" && [ "$(started "$pid")" = "$since" ]; then
+if [ -f "$name.pid" ] && read -r pid since _ <"$name.pid" && [ "$(started "$pid")" = "$since" ]; then
   kill "$pid"
 fi
-echo "$$ $(started $$)" >"$name.pid"
+# a container has the boot of its host, and a first process
+echo "$$ $(started $$) $(cat /proc/sys/kernel/random/boot_id)-$(started 1)" >"$name.pid"
 
 if [ "$output" = files ]; then
   echo begun # the login is over

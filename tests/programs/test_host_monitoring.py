@@ -376,6 +376,35 @@ def test_two_names_of_a_machine_start_one_collectl(collectl: Path, tmp_path: Pat
     assert (collectl / "starts").read_text() == "1" and not any(map(running, pids))
 
 
+#: a machine of its own, as far as processes go
+ANOTHER_MACHINE = ["unshare", "--map-root-user", "--fork", "--kill-child", "--pid", "--mount-proc"]
+
+
+@pytest.mark.skipif(
+    subprocess.run([*ANOTHER_MACHINE, "true"], capture_output=True, check=False).returncode != 0,
+    reason="this user may make no namespaces",
+)
+def test_machines_that_share_a_folder_end_their_own_collectl_each(collectl: Path, tmp_path: Path) -> None:
+    monitor = Collectl({}, CLUSTER, {})
+    monitor.start(str(tmp_path / "node"))
+    pids = pids_of(collectl)
+    own_records = [path.read_text() for path in (tmp_path / "node" / "collectl").glob("*.pid")]
+    script = (
+        "import pathlib, sys; sys.path[:0] = sys.argv[1:2]\n"
+        "from test_host_monitoring import CLUSTER, Collectl, pids_of, running\n"
+        "monitor, node, program = Collectl({}, CLUSTER, {}), sys.argv[2], pathlib.Path(sys.argv[3])\n"
+        "(program / 'pids').unlink()\nmonitor.start(node)\npids = pids_of(program)\nassert all(map(running, pids))\n"
+        "monitor.stop(node)\nassert not any(map(running, pids))\n"
+    )
+    arguments = [str(Path(__file__).parent), str(tmp_path / "node"), str(collectl)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([*ANOTHER_MACHINE, sys.executable, "-c", script, *arguments], env=environment, check=True)
+    assert [path.read_text() for path in (tmp_path / "node" / "collectl").glob("*.pid")] == own_records
+    assert all(map(running, pids)) and (collectl / "starts").read_text() == "11"
+    monitor.stop(str(tmp_path / "node"))
+    assert not any(map(running, pids))
+
+
 def test_collectl_gets_the_arguments_of_the_profile(collectl: Path, tmp_path: Path) -> None:
     node = tmp_path / "a node"
     monitor = Collectl({"args": "-sc -f '{collectl_dir}' --filter 'a|b'"}, CLUSTER, {})
