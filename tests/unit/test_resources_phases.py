@@ -198,7 +198,8 @@ def test_interfaces_and_their_sides(tmp_path: Path) -> None:
         (["10.1.0.5/24"], ["osd"], "client"),
         (["10.2.0.5/24"], ["osd"], "cluster"),
         (["10.2.0.5/24", "10.1.0.5/24"], ["osd"], "cluster"),
-        ([], ["osd"], "cluster"),
+        ([], ["osd"], "client"),
+        (["10.3.0.5/24"], ["osd"], "client"),
         (["fd00::1/64"], ["osd", "mon"], "cluster"),
         (["10.2.0.5/24"], ["client"], "client"),
         (["10.1.0.5/24"], ["mon"], None),
@@ -212,6 +213,22 @@ def test_the_side_of_an_interface(tmp_path: Path, addresses: List[str], roles: L
     dump.append({"section": "global", "name": "public_network", "value": "10.9.0.0/16"})
     (before / "config_dump.json").write_text(json.dumps(dump))
     assert Networks.of(tmp_path).side(addresses, roles) == side
+
+
+@pytest.mark.parametrize("section", ["mon", "global", "osd"])
+def test_networks_that_cephadm_stored(tmp_path: Path, section: str) -> None:
+    """`cephadm bootstrap` stores public_network in section mon, and cluster_network in section global."""
+    before = tmp_path / "cluster" / "before"
+    before.mkdir(parents=True)
+    (before / "ceph.conf").write_text("[global]\n\tfsid = 1\n\tmon_host = [v2:10.1.0.1:3300/0,v1:10.1.0.1:6789/0]\n")
+    dump = [{"section": "global", "name": "cluster_network", "value": "10.2.0.0/16"}]
+    dump.append({"section": section, "name": "public_network", "value": "10.1.0.0/16"})
+    dump.append({"section": "mon", "name": "cluster_network", "value": "10.9.0.0/16"})
+    (before / "config_dump.json").write_text(json.dumps(dump))
+    networks = Networks.of(tmp_path)
+    assert networks == Networks(Networks.parse("10.1.0.0/16"), Networks.parse("10.2.0.0/16"))
+    assert networks.side(["10.1.0.5/24"], ["osd"]) == "client"
+    assert networks.side(["10.2.0.5/24"], ["osd"]) == "cluster"
 
 
 def test_without_a_cluster_network_osds_replicate_through_the_public_one() -> None:

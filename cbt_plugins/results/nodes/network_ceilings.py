@@ -46,8 +46,7 @@ class Wiring:
         self.fast_read = bool(pool.get("fast_read"))
         self.apart, root, device = self._rule(pool)
         self.osds = self._osds(root, device)
-        networks = Networks.of(run)
-        self.cluster_network = bool(networks.cluster) and set(networks.cluster) != set(networks.public)
+        self.cluster_network = Networks.of(run).has_own_cluster
         self.gateways = self._gateways(run, endpoints)
 
     def layout(self, clients: Weights) -> Layout:

@@ -29,13 +29,16 @@ class Networks:
     def of(cls, run: Path) -> Networks:
         """Return the networks of a run from cluster/before; ceph.conf wins over the monitors' database, as in Ceph."""
         folder = run / "cluster" / "before"
-        options: Dict[str, str] = {}
+        sections: Dict[str, Dict[str, str]] = {"mon": {}, "global": {}, "osd": {}}
         try:
             for option in read_json(folder / "config_dump.json"):
-                if option.get("section") in ("global", "osd"):
-                    options[str(option["name"])] = str(option["value"])
+                if option.get("section") in sections:
+                    sections[option["section"]][str(option["name"])] = str(option["value"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             pass
+        sections["mon"].pop("cluster_network", None)  # monitors do not use it
+        # cephadm stores public_network for monitors only
+        options = {**sections["mon"], **sections["global"], **sections["osd"]}
         try:
             conf = read_text(folder / "ceph.conf")
         except OSError:
@@ -55,18 +58,22 @@ class Networks:
                 networks.append(ipaddress.ip_network(word, strict=False))
         return tuple(networks)
 
+    @property
+    def has_own_cluster(self) -> bool:
+        """Whether OSDs replicate through a network that is not the public one."""
+        return bool(self.cluster) and set(self.cluster) != set(self.public)
+
     def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
         """Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
 
-        A node with clients or RGWs talks to clients; a node of OSDs replicates through the cluster network, which is
-        the public one where there is no other. None: neither.
+        A node with clients or RGWs talks to clients. A node of OSDs replicates through the interfaces in the cluster
+        network; without an own cluster network, through any interface. None: the node has none of these roles.
         """
         if "client" in roles or "rgw" in roles:
             return "client"
         if "osd" not in roles:
             return None
-        own = bool(self.cluster) and set(self.cluster) != set(self.public)
-        if own and _in(addresses, self.public) and not _in(addresses, self.cluster):
+        if self.has_own_cluster and not _in(addresses, self.cluster):
             return "client"
         return "cluster"
 
