@@ -173,6 +173,24 @@ def test_a_cluster_network(archive: Archive) -> None:
     assert words.ceiling_rows(found)[1][-1].endswith(" (cluster network)")
 
 
+def test_a_cluster_network_of_nodes_with_osds_and_gateways(archive: Archive) -> None:
+    """Their interfaces are known by addresses: to the bottleneck, both talk to clients."""
+    archive.conf += "cluster network = 10.1.0.0/24\n"
+    archive.urls = [f"http://node{n}:80" for n in (1, 2, 3, 4)]
+    archive.write()
+    ceilings = []
+    for side in ("client", "cluster"):
+        # the cluster network is faster, and moves more
+        nets = [net(f"node{n}", "eth0", 10_000, 125.0, "client") for n in (1, 2, 3, 4)]
+        nets += [{**net(f"node{n}", "eth1", 25_000, 200.0, side), "in_cluster_network": True} for n in (1, 2, 3, 4)]
+        nets += [net(client, "eth0", 100_000, 200.0, "client") for client in ("client1", "client2")]
+        found = network_ceilings(archive.run, summary(archive, phase("measure", 400.0, None), nets=nets))
+        assert found["nics"] == "10 to 100 Gbit/s as seen on the nodes"
+        ceilings.append(found["phases"]["measure"])
+    assert ceilings[0] == ceilings[1]
+    assert ceilings[0]["full"]["network"] == "public"
+
+
 def test_phases_without_data_are_left_out(archive: Archive) -> None:
     archive.write()
     found = network_ceilings(archive.run, summary(archive, phase("wait", None, None), phase("fill", 5.0, None)), GBIT10)

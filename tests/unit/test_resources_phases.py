@@ -190,6 +190,9 @@ def test_interfaces_and_their_sides(tmp_path: Path) -> None:
     assert osd["side"] == "client" and osd["drops"] == 10
     assert rgw["side"] == "client" and rgw["util"] is None
     assert phase_of(tmp_path)["interfaces"][0]["side"] == "cluster"  # one network for all
+    write(tmp_path, "r2", Made([("rgw", "a", 1.0, 9)], nets={"eth1": (1.0, 2.0)}, addresses=["10.2.0.9/24"]))
+    nets = phase_of(tmp_path, networks=networks)["interfaces"]
+    assert [net["in_cluster_network"] for net in nets] == [False, False, True] and nets[2]["side"] == "client"
 
 
 @pytest.mark.parametrize(

@@ -177,4 +177,5 @@ def _interfaces(
             "util": rounded(used / net.speed) if net.speed else None,
             "drops": int(drops_in + drops_out),
             "side": networks.side(net.addresses, roles_at(node, roles)),
+            "in_cluster_network": networks.in_cluster(net.addresses),
         }

@@ -73,9 +73,13 @@ class Networks:
             return "client"
         if "osd" not in roles:
             return None
-        if self.has_own_cluster and not _in(addresses, self.cluster):
+        if self.has_own_cluster and not self.in_cluster(addresses):
             return "client"
         return "cluster"
+
+    def in_cluster(self, addresses: Sequence[str]) -> bool:
+        """Return whether one of the addresses is in the cluster network."""
+        return _in(addresses, self.cluster)
 
 
 def _in(addresses: Sequence[str], networks: Sequence[Network]) -> bool:
