@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import List, Optional
 
@@ -86,7 +87,7 @@ def test_without_samples_nothing_is_known(tmp_path: Path) -> None:
     assert node["watched"] == pytest.approx(0.7)
     assert made["daemons"][0]["cores"] == pytest.approx(1.0)
     assert made["series"]["cores"]["osd"] == [1.0] * 8 + [None] * 6 + [1.0] * 6
-    found = resources.resource_warnings({"phases": {"x": made}}, [{"name": "x", "generator": None}])
+    found = resources.resource_warnings({"phases": {"x": made}}, [{"name": "x", "generator": None, "jobs": []}])
     assert [(w["code"], w["phase"]) for w in found] == [("resources-gap", "x")] and "n1 (70 %)" in found[0]["text"]
 
 
@@ -271,7 +272,8 @@ def test_the_published_cores(tmp_path: Path, rgw: float, osd: float, total: floa
 def test_the_published_efficiency(
     tmp_path: Path, cores: float, per_s: float, bytes_per_s: float, per_core: float, per_gb: Optional[float]
 ) -> None:
-    write(tmp_path, "n1", Made([("osd", "1", float(cores), 1)], cpus=1000))
+    write(tmp_path, "n1", Made([("osd", "1", cores / 2, 1)], cpus=1000))
+    write(tmp_path, "r1", Made([("rgw", "1", cores / 2, 1)], cpus=1000))
     made = phase_of(tmp_path, load=load(per_s, bytes_per_s))
     assert made["ops_per_core"] == pytest.approx(per_core, rel=5e-3)
     if per_gb is not None:
@@ -284,6 +286,16 @@ def test_the_published_efficiency(
 )
 def test_fractions_are_small(ratio: float, fraction: str) -> None:
     assert small_fraction(ratio) == fraction
+
+
+@pytest.mark.parametrize("daemon_class", ["osd", "rgw"])
+def test_a_load_over_s3_needs_osds_and_gateways(tmp_path: Path, daemon_class: str) -> None:
+    write(tmp_path, "n1", Made([(daemon_class, "1", 2.0, 1)]))
+    made = phase_of(tmp_path)
+    assert made["ops_per_core"] is made["cores_per_gb_s"] is made["rgw_osd_ratio"] is None
+    assert made["classes"][daemon_class]["cores"] == pytest.approx(2.0)
+    rbd = phase_of(tmp_path, load={"made": True, "per_s": 100.0, "bytes_per_s": 1e9, "ops": {"write": 100.0}})
+    assert rbd["ops_per_core"] == pytest.approx(50.0)
 
 
 def test_nothing_is_divided_by_nothing(tmp_path: Path) -> None:
@@ -322,6 +334,14 @@ def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: P
     assert line["seconds"] == 10 and line["ops_per_core"] == pytest.approx(300 / 2.25, abs=0.01)
     assert line["cores_per_gb_s"] == pytest.approx(2.25 / (300 * 4096 / 1e9), rel=1e-4)
     assert line["bottleneck"]["what"] == "media"
+
+
+def test_gateways_that_nobody_watched_are_said(watched: Path) -> None:
+    shutil.rmtree(watched / "phases" / "01-new" / "monitors" / "resources.rgw1")
+    summary = summarize(watched)
+    assert summary["resources"]["phases"]["new"]["ops_per_core"] is None
+    texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
+    assert texts == ["resources watched no RGW, so there are no requests/s per core and cores per GB/s"]
 
 
 def test_a_node_without_samples_is_a_gap_and_makes_no_sum(watched: Path) -> None:

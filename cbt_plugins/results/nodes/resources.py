@@ -15,6 +15,7 @@ from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.environment import Clocks, roles_of_nodes
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling
+from cbt_plugins.results.nodes.core_ratios import unwatched_class
 from cbt_plugins.results.nodes.node_files import UsageReader, node_files
 from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples
 from cbt_plugins.results.nodes.node_usage import usages_of
@@ -117,6 +118,11 @@ def resource_warnings(
     unwatched = (resources_section or {}).get("unwatched")
     if unwatched:
         text = unwatched_text("resources", unwatched, "OSDs have no sums")
+        warnings.append({"code": "monitor-limited", "text": text})
+    loaded = [watched[phase["name"]] for phase in phases if phase["jobs"] and phase["name"] in watched]
+    complete = [line["classes"] for line in loaded if not line.get("missing") and not line.get("unwatched")]
+    for daemon_class in sorted(set(map(unwatched_class, complete)) - {""}):
+        text = f"resources watched no {daemon_class.upper()}, so there are no requests/s per core and cores per GB/s"
         warnings.append({"code": "monitor-limited", "text": text})
     for name, line in watched.items():
         shares = {n["node"]: n["watched"] for n in line["nodes"] if n["watched"] < WATCHED}
