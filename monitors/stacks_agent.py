@@ -30,6 +30,8 @@ FILE = "look.data"
 FINE, COARSER = 360, 10
 #: frames of a stack, counted from its root, and stacks of a look; what has more is cut
 DEEPEST, MOST = 100, 20000
+#: stands for the stacks of a class that are cut: their samples count
+CUT = "[cut]"
 #: bytes that perf may write in a look, of the stacks of a line, and of this file
 LARGEST_LOOK, LARGEST_LINE, LARGEST_FILE = 256 << 20, 4 << 20, 512 << 20
 #: bytes of the stack that perf copies with a sample; of a whole sample by how it finds callers
@@ -90,13 +92,12 @@ def folded(lines, kinds):
             close()
             kind = None
     close()
-    kept, size = {}, 0
-    for stack, n in counts.most_common(MOST):
+    kept, size = collections.Counter(), 0
+    for rank, (stack, n) in enumerate(counts.most_common()):
         size += len(stack.encode())
-        if size > LARGEST_LINE:
-            break
-        kept[stack] = n
-    return sum(counts.values()), kept, {kind: (unnamed[kind], all_of_program[kind]) for kind in all_of_program}
+        # what follows is rarer
+        kept[stack if rank < MOST and size <= LARGEST_LINE else f"{stack.split(';')[0]};{CUT}"] += n
+    return sum(counts.values()), dict(kept), {kind: (unnamed[kind], all_of_program[kind]) for kind in all_of_program}
 
 
 def texts_without_symbols(symbols):
@@ -106,6 +107,12 @@ def texts_without_symbols(symbols):
         for kind, (unnamed, n) in symbols.items()
         if unnamed > NO_SYMBOLS * n
     }
+
+
+def text_of_cut(stacks, n):
+    """Return the text that samples of a look have no stack; "" where all have one."""
+    cut = sum(samples for stack, samples in stacks.items() if stack.endswith(f";{CUT}"))
+    return f"stacks of a look are too long: {cut} of {n} samples have no functions in flame graphs" if cut else ""
 
 
 def length(options, cpus):
@@ -168,7 +175,7 @@ def main(options):
     if seconds < options["seconds"]:
         write_limit(f"looks of {seconds:g} s instead of {options['seconds']:g}: perf would write too much")
         options = dict(options, seconds=seconds)
-    looks, last, without_symbols = 0, False, set()
+    looks, last, without_symbols, has_cut = 0, False, set(), False
     while not last:
         if output_size() >= LARGEST_FILE:
             write_limit(f"no look any more: its file has {LARGEST_FILE >> 20} MiB")
@@ -181,6 +188,10 @@ def main(options):
             if kind not in without_symbols:
                 without_symbols.add(kind)
                 write_limit(text)
+        cut_text = text_of_cut(record.get("stacks", {}), record.get("n", 0))
+        if cut_text and not has_cut:
+            has_cut = True
+            write_limit(cut_text)
         write_line(dict(record, t=round(t, 3)))
         looks += 1
         if not last:

@@ -97,6 +97,8 @@ def _looks(run: Path, notes: Dict[str, None]) -> Iterator[_Look]:
             elif "error" in line or "limit" in line:
                 notes[f"{path.stem}: {line.get('error') or line['limit']}"] = None
             elif "stacks" in line and hz and line["s"] > 0:
+                if sum(line["stacks"].values()) < line.get("n", 0):
+                    notes[f"{path.stem}: the monitor left out rare stacks: CPU times are too low"] = None
                 begin = float(line["t"]) - clocks.nodes.get(path.stem, 0.0)
                 yield _Look(path.stem, begin, float(line["s"]), hz, line["stacks"])
 

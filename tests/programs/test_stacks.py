@@ -85,10 +85,32 @@ def test_a_look_and_its_line_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     assert stacks_agent.length(OPTIONS, 64) == 1.0
     dwarf = {"hz": 999, "seconds": 60.0, "interval": 0.0, "calls": "dwarf"}
     assert 0 < stacks_agent.length(dwarf, 64) * 999 * 64 * 8192 < stacks_agent.LARGEST_LOOK
-    n, stacks, _ = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
-    monkeypatch.setattr(stacks_agent, "LARGEST_LINE", sum(map(len, stacks)) // 2)
-    less = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
-    assert less[0] == n and 0 < len(less[1]) < len(stacks)
+    n, stacks, _ = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "rgw"})
+    assert not stacks_agent.text_of_cut(stacks, n)
+    for name, most in (("LARGEST_LINE", sum(map(len, stacks)) // 2), ("MOST", 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(stacks_agent, name, most)
+            n_less, less, _ = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "rgw"})
+        assert n_less == n and len(less) < len(stacks)
+        for kind in ("osd", "rgw"):  # CPU times of a class are those of all its samples
+            of_class = [sum(n for stack, n in its.items() if stack.startswith(kind)) for its in (less, stacks)]
+            assert of_class[0] == of_class[1] > 0
+        cut = sum(n for stack, n in less.items() if stack in ("osd;[cut]", "rgw;[cut]"))
+        text = f"stacks of a look are too long: {cut} of {n} samples have no functions in flame graphs"
+        assert cut and stacks_agent.text_of_cut(less, n) == text
+
+
+def test_cut_stacks_are_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: List[Dict[str, Any]] = []
+    looks = iter([({"n": 3, "stacks": {"osd;a;b": 1, "osd;[cut]": 2}}, last) for last in (False, True)])
+    monkeypatch.setattr(stacks_agent, "daemons", lambda: {1: "osd"})
+    monkeypatch.setattr(stacks_agent, "look", lambda kinds, options: next(looks))
+    monkeypatch.setattr(stacks_agent, "select", SimpleNamespace(select=lambda *_: ([], [], [])))
+    monkeypatch.setattr(stacks_agent, "write_line", written.append)
+    monkeypatch.setattr(stacks_agent, "write_limit", lambda text: written.append({"limit": text}))
+    stacks_agent.main(OPTIONS)
+    text = "stacks of a look are too long: 2 of 3 samples have no functions in flame graphs"
+    assert [line["limit"] for line in written if "limit" in line] == [text]
 
 
 def test_looks_become_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,6 +222,15 @@ def test_cpu_time_per_request(tmp_path: Path) -> None:
     assert profile.cpu_ms == pytest.approx(
         {("osd", "op-queue", "tp_osd_tp", "run", "work"): 1.0, ("osd", "rocksdb", "bstore_kv_sync", "sync"): 1.0}
     )
+
+
+def test_samples_of_cut_stacks_count(tmp_path: Path) -> None:
+    profile = profile_of([archive(tmp_path / "new", look(1, {QUEUE: 60, "osd;[cut]": 60}))])
+    assert profile.total == pytest.approx(120 / 50 / 4 / 300 * 1000) and not profile.notes
+    assert profile.cpu_ms["osd", "other", "[cut]"] == pytest.approx(profile.total / 2)
+    # an earlier monitor left them out
+    old = profile_of([archive(tmp_path / "old", {**look(1, {QUEUE: 60}), "n": 120})])
+    assert old.notes == ("node1: the monitor left out rare stacks: CPU times are too low",)
 
 
 def test_a_file_that_is_not_yet_fetched_does_not_count(tmp_path: Path) -> None:
