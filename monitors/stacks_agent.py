@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from cbt_plugins.daemon_programs import TYPES
@@ -24,8 +25,6 @@ from cbt_plugins.monitors.numbered_output import output_size, write_limit, write
 
 #: time on a processor, which virtual machines can sample too
 EVENT = "cpu-clock"
-#: of one look, in the monitor's own folder
-FILE = "look.data"
 #: looks after which they are so many times rarer: somebody must read a day of them
 FINE, COARSER = 360, 10
 #: frames of a stack, counted from its root, and stacks of a look; what has more is cut
@@ -61,6 +60,13 @@ def daemons():
         if name in TYPES:
             class_by_pid[int(path.split("/")[2])] = TYPES[name]
     return class_by_pid
+
+
+def mark_of_processes():
+    """Return a text that is the same for all agents that see the same processes; "" where it is not known."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return ""
 
 
 def folded(lines, kinds):
@@ -127,21 +133,23 @@ def look(kinds, options):
     which most of a gateway's hundreds never have in one look.
     """
     graph = ["-g"] if options["calls"] == "fp" else ["--call-graph", f"dwarf,{COPIED}"]
-    record = ["perf", "record", "-q", "-e", EVENT, "-F", str(options["hz"]), *graph, "-a", "-o", FILE]
-    record += ["--", "sleep", str(options["seconds"])]
-    begun = time.monotonic()
     try:
-        recorder = subprocess.Popen(record, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        last = ended(recorder)
-        lasted, messages = time.monotonic() - begun, recorder.communicate()[1].decode(errors="replace").strip()
-        show = ["perf", "script", "-i", FILE, "-F", "comm,pid,tid,ip,sym"]
-        with subprocess.Popen(show, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as script:
-            n, stacks, symbols = folded((text.decode(errors="replace") for text in script.stdout), kinds)
+        # without a name: no other agent has it in its way, and nothing is left of it after a kill
+        with tempfile.TemporaryFile(dir=".") as data:
+            path, fds = f"/proc/self/fd/{data.fileno()}", [data.fileno()]
+            record = ["perf", "record", "-q", "-e", EVENT, "-F", str(options["hz"]), *graph, "-a", "-o", path]
+            record += ["--", "sleep", str(options["seconds"])]
+            begun = time.monotonic()
+            recorder = subprocess.Popen(record, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=fds)
+            last = ended(recorder)
+            lasted, messages = time.monotonic() - begun, recorder.communicate()[1].decode(errors="replace").strip()
+            show = ["perf", "script", "-i", path, "-F", "comm,pid,tid,ip,sym"]
+            with subprocess.Popen(
+                show, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=fds
+            ) as script:
+                n, stacks, symbols = folded((text.decode(errors="replace") for text in script.stdout), kinds)
     except OSError as e:
         return {"error": "perf: " + (e.strerror or str(e))}, False
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(FILE)
     if not n and messages:
         return {"error": messages.splitlines()[-1][:300]}, last
     return {
@@ -170,7 +178,8 @@ def cpu():
 
 
 def main(options):
-    write_line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "hz": options["hz"]})
+    about = {"node": os.uname()[1], "machine": mark_of_processes(), "hz": options["hz"]}
+    write_line(dict(about, version=1, t=round(time.time(), 3)))
     seconds = length(options, os.cpu_count() or 1)
     if seconds < options["seconds"]:
         write_limit(f"looks of {seconds:g} s instead of {options['seconds']:g}: perf would write too much")

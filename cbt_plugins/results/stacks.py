@@ -89,11 +89,17 @@ class _Look:
 
 def _looks(run: Path, notes: Dict[str, None]) -> Iterator[_Look]:
     clocks = Clocks.of(read_run(run))
+    first_names: Dict[Tuple[Path, str], str] = {}  # of the machines of an invocation
     for path in sorted(run.glob("monitors/[0-9][0-9]*/stacks.*/[!.]*.jsonl")):
         hz = 0.0
         for line in each_numbered_line(path, notes):
             if "hz" in line:
                 hz = float(line["hz"])
+                machine = str(line.get("machine") or path)  # earlier agents do not name it
+                first_name = first_names.setdefault((path.parent.parent, machine), path.stem)
+                if first_name != path.stem:
+                    notes[f"{path.stem}: the same machine as {first_name}: its stacks count once"] = None
+                    hz = 0.0
             elif "error" in line or "limit" in line:
                 notes[f"{path.stem}: {line.get('error') or line['limit']}"] = None
             elif "stacks" in line and hz and line["s"] > 0:

@@ -8,10 +8,11 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 from archive_builder import T0, small
@@ -143,7 +144,7 @@ def test_a_full_file_gets_no_look_any_more(tmp_path: Path) -> None:
 
 def test_lines_to_a_connection_have_the_same_limit() -> None:
     """A pipe has no size: the agent counts its bytes."""
-    call = f"import sys; sys.path[:0] = [{str(AGENT.parent)!r}]; import stacks_agent as its; its.LARGEST_FILE = 1000"
+    call = f"import sys; sys.path[:0] = [{str(AGENT.parent)!r}]; import stacks_agent as its; its.LARGEST_FILE = 1200"
     call += "; its.daemons = lambda: {1: 'osd'}; its.look = lambda *_: ({'n': 1, 'stacks': {'a' * 400: 1}}, False)"
     call += f"; its.main({OPTIONS!r})"
     words = [sys.executable, "-c", call]
@@ -187,6 +188,8 @@ def test_perf_sees_a_busy_daemon(loop: bool, tmp_path: Path) -> None:
         lines = [json.loads(agent.stdout.readline())]
         while "n" not in lines[-1]:  # the look, behind what is said of its classes
             lines.append(json.loads(agent.stdout.readline()))
+        time.sleep(0.5)  # in the next look: the file of perf has no name
+        assert {path.name for path in tmp_path.iterdir()} <= {"ceph-mds", "trial.data"}
         agent.stdin.close()
         lines += [json.loads(line) for line in agent.stdout]
     limits = [line["limit"] for line in lines if line.get("limit", "").startswith("mds: ")]
@@ -194,7 +197,7 @@ def test_perf_sees_a_busy_daemon(loop: bool, tmp_path: Path) -> None:
     lines = [line for line in lines if "limit" not in line]
     assert lines[1]["n"] > 20 and lines[1]["s"] == 1.0
     assert any(stack.startswith("mds;ceph-mds;") for stack in lines[1]["stacks"])
-    assert lines[-1]["end"] == "told" and not (tmp_path / stacks_agent.FILE).exists()
+    assert lines[-1]["end"] == "told"
 
 
 def archive(path: Path, *looks: Dict[str, Any]) -> Path:
@@ -222,6 +225,28 @@ def test_cpu_time_per_request(tmp_path: Path) -> None:
     assert profile.cpu_ms == pytest.approx(
         {("osd", "op-queue", "tp_osd_tp", "run", "work"): 1.0, ("osd", "rocksdb", "bstore_kv_sync", "sync"): 1.0}
     )
+
+
+@pytest.mark.parametrize("machine", ["boot pid:[1]", "boot pid:[2]", None])
+def test_a_machine_with_two_names_counts_once(tmp_path: Path, machine: Optional[str]) -> None:
+    """The second node is the same machine; another pod of it, with its own processes; of an earlier agent."""
+    alone = profile_of([archive(tmp_path / "alone", look(1, {QUEUE: 60}))])
+    path = archive(tmp_path / "both", look(1, {QUEUE: 60}))
+    (file,) = path.rglob("stacks.node1/node1.jsonl")
+    head, *lines = file.read_text().splitlines(True)
+    for name, mark in (("node1", "boot pid:[1]"), ("node2", machine)):
+        of_node = file.parent.with_name(f"stacks.{name}") / f"{name}.jsonl"
+        of_node.parent.mkdir(exist_ok=True)
+        of_node.write_text("".join([json.dumps({**json.loads(head), "machine": mark}) + "\n", *lines]))
+    profile = profile_of([path])
+    is_same = machine == "boot pid:[1]"
+    assert profile.total == pytest.approx(alone.total * (1 if is_same else 2))
+    assert profile.notes == (("node2: the same machine as node1: its stacks count once",) if is_same else ())
+
+
+def test_agents_of_one_machine_name_it_alike() -> None:
+    marks = [said(sys.executable, str(AGENT), json.dumps(OPTIONS))[0]["machine"] for _ in range(2)]
+    assert marks[0] == marks[1] and " pid:[" in marks[0]
 
 
 def test_samples_of_cut_stacks_count(tmp_path: Path) -> None:
