@@ -183,6 +183,13 @@ def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
     assert "common-window" in codes(record)
 
 
+def test_aggregated_files_of_several_clients_are_refused(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"client{number}.json.zst").write_bytes((DATA / "aggregated.json.zst").read_bytes())
+    with pytest.raises(Unreadable, match=r"2 files of aggregated data .* cannot be added up: .* --full"):
+        read_imported(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["full.csv.zst", "aggregated.json.zst"])
 def test_a_packed_file_and_its_unpacked_copy_are_one(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes((DATA / name).read_bytes())

@@ -64,7 +64,11 @@ class WarpImporter(Importer):
         return head.lstrip().startswith("{") and '"commandline"' in head and '"v"' in head
 
     def read(self, results: ResultFiles) -> List[RunRecord]:
-        return [record for file in results.files for record in _aggregated(file)]
+        if len(results.files) > 1:
+            number = len(results.files)
+            text = f"{number} files of aggregated data of warp, which cannot be added up: one is a run of its own"
+            raise Unreadable(f"{results.source}: {text}; name each file, or run warp with --full on each client")
+        return _aggregated(results.files[0])
 
 
 def _aggregated(path: Path) -> List[RunRecord]:
