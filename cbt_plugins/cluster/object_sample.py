@@ -20,9 +20,16 @@ _LIST = (
     f"list() {{ echo \"=$1\"; rados --pgid \"$1\" ls | sed 's/^/./; {_LISTED}q9'; "
     'case "${PIPESTATUS[*]}" in "0 0" | *" 9") ;; *) echo "rados --pgid $1 ls failed" >&2; exit 1 ;; esac; }; '
 )
+_MISSING = "missing"
+#: a function that prints the hash of an object; it ends the script if the object is there and cannot be read
+_GET = (
+    'one() { sum=$(rados -p "$1" get "$2" - 2>/dev/null | sha256sum) && echo "${sum%% *}" && return; '
+    'error=$(rados -p "$1" get "$2" - 2>&1 >/dev/null); '
+    f'case "$error" in *"(2) No such file or directory"*) echo {_MISSING} ;; '
+    '*) echo "rados -p $1 get $2 failed: $error" >&2; exit 1 ;; esac; }; '
+)
 #: placement groups that are listed at most: those of a nearly empty cluster would take minutes
 _LISTED_GROUPS = 256
-_MISSING = "missing"
 #: objects that a daemon changes without a client's request: RGW's own, all but what buckets hold, and the mgr's
 _OWN = re.compile(r"\.mgr|device_health_metrics|\.rgw\.root|.*\.rgw\.(?!buckets\.(?:data|non-ec)).*")
 #: names that need no care in a script; a tab would be a locator, which `rados get` does not take from the name
@@ -50,7 +57,10 @@ class ObjectSample:
 
     @classmethod
     def take(cls, shell: Shell, seed: int = 0, count: int = OBJECTS) -> ObjectSample:
-        """Choose up to `count` objects of the pools with clients' data and read them."""
+        """Choose up to `count` objects of the pools with clients' data and read them.
+
+        An object that was listed and is not there any more is left out. What cannot be read is an error of `shell`.
+        """
         fsid, pools = shell("ceph fsid && ceph osd pool ls detail -f json 2>/dev/null").strip().split("\n", 1)
         chance = random.Random(seed)
         groups = _placement_groups(json.loads(pools), chance)[:_LISTED_GROUPS]
@@ -61,7 +71,8 @@ class ObjectSample:
             chosen += _chosen(shell, some, chance)
         names = chosen[:count]
         hashes = _read(shell, names)
-        return cls(fsid, seed, tuple(SampledObject(*name, digest) for name, digest in zip(names, hashes)))
+        digests = [(name, digest) for name, digest in zip(names, hashes) if digest != _MISSING]
+        return cls(fsid, seed, tuple(SampledObject(*name, digest) for name, digest in digests))
 
     def differences(self, shell: Shell) -> List[str]:
         """Return the differences between cluster and sample, a line each; [] when fsid and objects are the same."""
@@ -116,8 +127,7 @@ def _chosen(shell: Shell, groups: Sequence[Tuple[str, str]], chance: random.Rand
 
 def _read(shell: Shell, names: Sequence[Tuple[str, str]]) -> List[str]:
     lines = "".join(f"one {shlex.quote(pool)} {shlex.quote(name)}; " for pool, name in names)
-    get = f'sum=$(rados -p "$1" get "$2" - 2>/dev/null | sha256sum) && echo "${{sum%% *}}" || echo {_MISSING}'
-    hashes = shell(f"set -o pipefail; one() {{ {get}; }}; {lines}").split()
+    hashes = shell(f"set -o pipefail; {_GET}{lines}").split()
     if len(hashes) != len(names):
         raise ValueError(f"{len(names)} objects were read and {len(hashes)} hashes printed")
     return hashes

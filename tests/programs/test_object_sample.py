@@ -24,7 +24,8 @@ CEPH = '[ "$1" = fsid ] && echo F-1 || { echo; cat "$ROOT/pools"; }'
 RADOS = """
 case "$1" in
 --pgid) echo "$2" >> "$ROOT/asked"; [ ! -e "$ROOT/fails" ] || exit 2; [ ! -e "$ROOT/pgs/$2" ] || ls "$ROOT/pgs/$2" ;;
--p) cat "$ROOT"/pgs/*/"$4" ;;
+-p) [ ! -e "$ROOT/unreadable" ] || { echo "error getting $2/$4: (5) Input/output error" >&2; exit 1; }
+    cat "$ROOT"/pgs/*/"$4" 2>/dev/null || { echo "error getting $2/$4: (2) No such file or directory" >&2; exit 1; } ;;
 esac
 """
 
@@ -143,6 +144,29 @@ def test_a_list_of_objects_that_fails_is_an_error(file: Path, capsys: pytest.Cap
     (file.parent / "fails").touch()
     assert main(["snapshot", "record", str(file), str(file.with_name("other.json"))]) == 1
     assert "rados --pgid" in capsys.readouterr().err and not file.with_name("other.json").exists()
+
+
+def test_objects_that_cannot_be_read_are_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample, unreadable = file.with_name("aged.json"), file.parent / "unreadable"
+    unreadable.touch()
+    assert main(["snapshot", "record", str(file), str(sample)]) == 1
+    assert "failed: error getting" in capsys.readouterr().err and not sample.exists()
+    unreadable.unlink()
+    assert main(["snapshot", "record", str(file), str(sample)]) == 0
+    unreadable.touch()
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    said = capsys.readouterr().err
+    assert "(5) Input/output error" in said and "missing" not in said
+
+
+def test_an_object_that_is_removed_after_the_list_is_left_out(cluster: Path) -> None:
+    def shell(script: str) -> str:
+        answer = shell_on(cluster)(script)
+        if "--pgid" in script:
+            (cluster / "pgs/1.0/a").unlink(missing_ok=True)
+        return answer
+
+    assert {one.name for one in ObjectSample.take(shell).objects} == {"b", "c", "it's d"}
 
 
 def test_a_cluster_without_objects_is_compared_as_one(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
