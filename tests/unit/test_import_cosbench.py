@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,18 @@ def test_a_workload_is_a_record(name: str) -> None:
     assert not [its for its in hybrid.measurements if its.op == "list" and its.metric == "mib_per_s"]
     assert hybrid.config["phase.s1-main.mix"] == "delete:14 list:10 read:60 write:16"
     assert hybrid.config["phase.s1-main.workers"] == 20 and hybrid.usable
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_times_do_not_depend_on_the_zone_of_the_reader(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        started = [record.started for record in read_imported(DATA)]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert started == [1560115143.0, 1560291635.0]  # 2019-06-09 21:19:03, 2019-06-11 22:20:35
 
 
 def test_a_published_run_whose_last_column_has_commas() -> None:

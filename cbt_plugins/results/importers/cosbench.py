@@ -12,7 +12,7 @@ import csv
 import io
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -177,9 +177,9 @@ def history(folder: Path) -> Dict[str, CosbenchWorkload]:
 
 
 def _time(text: str) -> Optional[datetime]:
-    """Read a time in the controller's local time."""
+    """Read a time in the controller's local time, whose zone is not known: as UTC, so that it is the same for all."""
     try:
-        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
     except (TypeError, ValueError):
         return None
 
