@@ -122,7 +122,8 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        # a whole number such as a time or bytes in full, as far as a float knows it; else without noise as of 0.1 + 0.2
+        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f"{value:.12g}"
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     return str(value)

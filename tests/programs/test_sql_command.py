@@ -277,6 +277,14 @@ def test_a_question_leaves_no_trace(archive: Path, capsys: pytest.CaptureFixture
     assert _digest(archive) == before
 
 
+def test_a_table_shows_numbers_in_full(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT epoch(TIMESTAMP '2023-11-14 22:13:20') AS a, -5368709120::DOUBLE AS b, 1700000000.125::DOUBLE AS c,"
+    query += " 0.1::DOUBLE + 0.2::DOUBLE AS d, 1e300::DOUBLE AS e, 'inf'::DOUBLE AS f"
+    assert main(["sql", str(archive), query]) == 0
+    cells = capsys.readouterr().out.splitlines()[-1].split()
+    assert cells == ["1700000000", "-5368709120", "1700000000.12", "0.3", "1e+300", "inf"]
+
+
 def test_forms_of_an_answer(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     query = "SELECT phase, op, NULL AS nothing FROM ops WHERE op = 'GET' ORDER BY phase LIMIT 1;"
     assert main(["sql", str(archive), query, "--format", "csv"]) == 0
