@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.result_file import NotThere, Unreadable, reading
+from cbt_plugins.results.result_file import NothingKnown, NotThere, Unreadable, reading
 
 from .command import CommandError, explain, is_optional, missing, say, warn
 from .export_cbt import write_curves
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         except Unreadable as e:
             try:
                 return _imported(args.archive, printer)
-            except Unreadable:
+            except NothingKnown:
                 if args.archive.is_file():
                     raise
                 raise e from None

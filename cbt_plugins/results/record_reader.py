@@ -27,7 +27,7 @@ from cbt_plugins.results.nodes.node_samples import FOLDER
 from cbt_plugins.results.nodes.phase_usage import Unseen
 from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, resource_warnings
 from cbt_plugins.results.nodes.usage import Networks, roles_at
-from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading, unpacked_name
+from cbt_plugins.results.result_file import NothingKnown, NotThere, PackedFile, Unreadable, reading, unpacked_name
 from cbt_plugins.results.run_record import (
     UNREADABLE,
     UNTRUSTED,
@@ -65,7 +65,7 @@ def each_record(path: Path) -> Iterator[RunRecord]:
     except Unreadable as e:
         try:
             yield from read_imported(path)
-        except Unreadable:
+        except NothingKnown:
             raise e from None
         return
     for run in runs:
@@ -152,7 +152,7 @@ def _imported(path: Path) -> List[RunRecord]:
         importer_of_kind = importers()
         kind = _kind_of(path, importer_of_kind)
         if kind is None:
-            raise Unreadable(f"{path}: not the result of a known program ({', '.join(importer_of_kind)})")
+            raise NothingKnown(f"{path}: not the result of a known program ({', '.join(importer_of_kind)})")
         with reading(path):
             return importer_of_kind[kind].read(ResultFiles(path, path.name, (path,)))
     try:
@@ -250,7 +250,7 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     claimed: Dict[str, Dict[Path, Path]] = {kind: {} for kind in importer_of_kind}  # a packed file and its copy once
     files = list(islice(path.rglob("*"), MOST_FILES + 1))
     if len(files) > MOST_FILES:
-        raise Unreadable(f"{path}: more than {MOST_FILES} files, and no run of an archive: name the folder of a run")
+        raise NothingKnown(f"{path}: more than {MOST_FILES} files, and no run of an archive: name the folder of a run")
     for file in sorted(files):
         folders = (path.absolute().name, *file.parent.relative_to(path).parts)
         kind = _kind_of(file, importer_of_kind) if file.is_file() and not _is_other(file.name, folders) else None
@@ -264,5 +264,5 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
                 results = ResultFiles(path, name or path.name, tuple(of_program.values()), *about)
                 records += importer_of_kind[kind].read(results)
     if not records:
-        raise Unreadable(f"{path}: no result of a known program ({', '.join(importer_of_kind)})")
+        raise NothingKnown(f"{path}: no result of a known program ({', '.join(importer_of_kind)})")
     return records

@@ -37,6 +37,10 @@ class NotThere(Unreadable):
     """A path that does not exist: wrong use, and no damage."""
 
 
+class NothingKnown(Unreadable):
+    """A path that is no result of a known program, or a folder without one."""
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn every error that reading what is below `path` raises into Unreadable.

@@ -19,6 +19,7 @@ from cbt_plugins.results.importers.warp import read_rows
 from cbt_plugins.results.record_reader import read_imported
 from cbt_plugins.results.result_file import PackedFile, Unreadable
 from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"
@@ -183,11 +184,14 @@ def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
     assert "common-window" in codes(record)
 
 
-def test_aggregated_files_of_several_clients_are_refused(tmp_path: Path) -> None:
+def test_aggregated_files_of_several_clients_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (1, 2):
         (tmp_path / f"client{number}.json.zst").write_bytes((DATA / "aggregated.json.zst").read_bytes())
     with pytest.raises(Unreadable, match=r"2 files of aggregated data .* cannot be added up: .* --full"):
         read_imported(tmp_path)
+    for words in (["report"], ["compare", str(tmp_path)]):
+        assert main([*words, str(tmp_path)]) == 4
+        assert "2 files of aggregated data of warp" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["full.csv.zst", "aggregated.json.zst"])
