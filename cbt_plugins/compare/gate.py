@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -79,7 +80,7 @@ class GateLimits:
         return True
 
     def names(self, key: Key) -> bool:
-        return any(_names_phase(limit) and limit.takes(key) for limit in self.limits)
+        return any(names_phase(limit.phase or "") and limit.takes(key) for limit in self.limits)
 
     def margin(self, key: Key) -> Optional[float]:
         limit = self.of(key)
@@ -98,16 +99,17 @@ class GateLimits:
     def of(self, key: Key) -> Optional[Limit]:
         return next((limit for limit in reversed(self.limits) if self._matches(limit, key)), None)
 
+    def of_value(self, key: Key) -> Optional[Limit]:
+        """Return the limit of a row if it is one of the new side's value."""
+        limit = self.of(key)
+        return limit if limit and not limit.is_of_change else None
+
     def idle(self, keys: Sequence[Key]) -> List[Limit]:
         """Return the limits that match none of these rows."""
         return [limit for limit in self.limits if not any(self._matches(limit, key) for key in keys)]
 
     def _matches(self, limit: Limit, key: Key) -> bool:
-        return limit.takes(key) and (_names_phase(limit) or key not in self.by_name)
-
-
-def _names_phase(limit: Limit) -> bool:
-    return limit.phase is not None and names_phase(limit.phase)
+        return limit.takes(key) and (names_phase(limit.phase or "") or key not in self.by_name)
 
 
 def of_texts(texts: Sequence[str]) -> List[Limit]:
@@ -285,7 +287,7 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
     missing = [warning for section in compared.sections for warning in section.missing]
-    missing += _missing_cases(compared, limits)
+    missing += _missing(compared, limits)
     alone = list(_values_alone(compared, limits))
     for limit in limits.idle([*keys, *(warning.key for warning in missing), *(key for key, _ in alone)]):
         raise ValueError(f"limit {_name(limit)} matches nothing: {_there_is(compared)}")
@@ -306,18 +308,34 @@ def _values_alone(compared: Compared, limits: GateLimits) -> Iterator[Tuple[Key,
         side = Side(alone.side, alone.runs)
         for section in compare(side, [side], limits, replace(compared.rules, scale=None)).sections:
             for row in section.rows:
-                limit = limits.of(row.key)
-                if limit is not None and not limit.is_of_change:
+                if limits.of_value(row.key):
                     yield row.key, _ruling(replace(row, case=alone.title), limits, beyond=False)
+            for key in (warning.key for warning in section.missing):
+                limit, row_id = limits.of_value(key), "/".join((alone.title, *key))
+                if limit:
+                    yield key, Ruling(row_id, limit, GateOutcome.INCONCLUSIVE, f"no number of {alone.side}")
 
 
-def _missing_cases(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarning]:
-    """Yield the numbers with a limit that the base has in configurations that a contender does not have."""
-    for alone in compared.alone:
-        if alone.side == compared.base.name:
-            for key in dict.fromkeys(key for run in alone.runs for key in run.keys):
-                if limits.takes(key):
-                    yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
+def _missing(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarning]:
+    """Yield the numbers with a limit that the base has in configurations that a contender does not have, and those with
+    a limit of a value that no run of a contender's configuration has, but a run of another configuration.
+    """
+    for alone in (alone for alone in compared.alone if alone.side == compared.base.name):
+        for key in dict.fromkeys(key for run in alone.runs for key in run.keys):
+            if limits.takes(key):
+                yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
+    cases = [(section.case, (*section.base, *section.new)) for section in compared.sections]
+    cases += [(alone.title, alone.runs) for alone in compared.alone if alone.side != compared.base.name]
+    keys_of_cases = [dict.fromkeys(key for run in runs for key in run.keys) for _, runs in cases]
+    limit_of = {key: limits.of_value(key) for key in chain(*keys_of_cases)}
+    for (case, runs), keys in zip(cases, keys_of_cases):
+        ops, kept = {key[:2] for key in keys}, {limit_of[key] for key in keys}
+        for (phase, op, metric), limit in limit_of.items():
+            of_run = METRICS[metric].source in (*_OF_FAILURES, MetricSource.LADDER) and limit not in kept
+            mix = (share.rpartition(":")[0] for share in str(runs[0].config.get(f"phase.{phase}.mix")).split())
+            if limit and (phase, op, metric) not in keys and (of_run or (phase, op) in ops or op in mix):
+                row_id = "/".join(filter(None, (case, phase, op, metric)))
+                yield ComparisonWarning("missing", row_id, "no run has this number", (phase, op, metric))
 
 
 #: a margin in which no two measurements are equivalent: what is asked is only on which side of a limit they are
@@ -403,11 +421,8 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     if before and limit.most is not None and _are_lower_bounds(row.metric, limit.most):
         return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
     if beyond or before:
-        return (
-            (GateOutcome.REGRESSION, f"{subject} is beyond the limit")
-            if beyond
-            else (GateOutcome.OK, f"{subject} keeps the limit")
-        )
+        outcome = GateOutcome.REGRESSION if beyond else GateOutcome.OK
+        return outcome, f"{subject} {'is beyond' if beyond else 'keeps'} the limit"
     return GateOutcome.INCONCLUSIVE, "the interval includes the limit"
 
 

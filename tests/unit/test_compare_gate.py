@@ -213,6 +213,47 @@ def test_a_configuration_that_the_base_lacks_is_held_to_limits_of_values() -> No
     assert [its.row for its in made.rulings_alone] == [row]
 
 
+@pytest.mark.parametrize("lost", ["number", "key", "operation"])
+def test_a_configuration_without_a_number_keeps_no_limit_of_a_value(lost: str) -> None:
+    put = ("measure-new", "PUT", "obj_per_s")
+    few, many = (
+        runs({key: [20.0] * 3 for key in (GET, P99, put)}, begin=its, config={"phase.measure-new.workers": its})
+        for its in (16, 64)
+    )
+    for i, run in enumerate(many):
+        alive = [its for its in run.measurements if its.key != P99 and (its.key != GET or lost != "operation")]
+        dead = [replace(its, value=None) for its in run.measurements if its.key == P99 and lost == "number"]
+        many[i] = replace(run, measurements=(*alive, *dead))
+    limits = GateLimits(tuple(of_texts(["GET.p99_ms<=30"])))
+    row = "phase.measure-new.workers=64/measure-new/GET/p99_ms"
+    alone = gate(side("a", few), [side("b", [*few, *many])], limits, Rules())
+    assert alone.outcome is GateOutcome.INCONCLUSIVE
+    assert [its.row for its in alone.every_ruling if its.outcome is GateOutcome.INCONCLUSIVE] == [row]
+    on_both_sides = gate(side("a", [*few, *many]), [side("b", [*few, *many])], limits, Rules())
+    assert [its.row for its in on_both_sides.rulings if its.outcome is GateOutcome.INCONCLUSIVE] == [row]
+
+
+def test_a_limit_of_an_operation_is_not_about_configurations_that_do_not_ask_for_it() -> None:
+    put = ("measure-new", "PUT", "obj_per_s")
+    gets = runs({GET: [100.0] * 3}, config={"phase.measure-new.mix": "GET:100"})
+    puts = runs({put: [100.0] * 3}, begin=10.0, config={"phase.measure-new.mix": "PUT:100"})
+    limits = GateLimits(tuple(of_texts(["GET.obj_per_s>=90"])))
+    assert gate(side("a", gets), [side("b", [*gets, *puts])], limits, Rules()).outcome is GateOutcome.OK
+
+
+def test_each_configuration_needs_its_numbers_of_failures() -> None:
+    failures = [("node-a failure", "cluster", "recovery_s"), ("node-b failure", "cluster", "recovery_s")]
+    base, other, without = (
+        runs({key: [100.0] * 3}, begin=10.0 * i, config={"phase.measure-new.workers": i})
+        for i, key in enumerate((*failures, GET))
+    )
+    limits = GateLimits(tuple(of_texts(["node*.recovery_s<=110"])))
+    assert gate(side("a", base), [side("b", [*base, *other])], limits, Rules()).outcome is GateOutcome.OK
+    made = gate(side("a", base), [side("b", [*base, *without])], limits, Rules())
+    assert made.rulings[-1].row == "phase.measure-new.workers=2/node-a failure/cluster/recovery_s"
+    assert made.outcome is GateOutcome.INCONCLUSIVE
+
+
 def test_data_that_is_not_usable_comes_before_all_else() -> None:
     a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 90.0}, usable=False)])
     assert gate(a, [b], GateLimits((limit("p99_ms", "<=30"),)), Rules()).outcome is GateOutcome.UNUSABLE
