@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from decimal import ROUND_FLOOR, Context
 from statistics import mean, median, median_low
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.compare.allowance import latencies_of_failures
 from cbt_plugins.compare.comparable_runs import comparable_runs
@@ -21,7 +21,7 @@ from cbt_plugins.formatting import plain, when
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.run_record import UNTRUSTED, Key, RunRecord
-from cbt_plugins.warning_kinds import caps, forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict, hides_worse
 
 #: runs below which no change of a level can be found
 FEWEST = 2 * SHORTEST
@@ -85,7 +85,7 @@ class LevelChange:
     p: float
     differences: Tuple[Difference, ...]
     warnings: Tuple[LevelWarning, ...]
-    forbidden: bool  # at least half of the runs of a level have such a warning
+    forbidden: bool  # at least half of the runs of a level have a warning that forbids this verdict
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,15 @@ def _track(
     for point, both in zip(points, zip(levels, levels[1:])):
         before, after = both[0].runs[-1], both[1].runs[0]
         differences = tuple(differing([before], [after]))
-        sides = [_level_warnings(name, level, key) for name, level in zip(("before", "after"), both)]
-        of_limits = _limit_warnings(key, both, point.after < point.before)
-        forbidden = bool(of_limits) or any(2 * warned >= level.size for (_, warned), level in zip(sides, both))
-        warnings = (*(warning for level_warnings, _ in sides for warning in level_warnings), *of_limits)
+        sides = [_level_warnings(*side, key, forbids_verdict) for side in zip(_SIDES, both)]
+        missing = [_missing_numbers(*side, key) for side in zip(_SIDES, both)]
+        warned = (runs + len(level.without) for (_, runs), level in zip(sides, both))
+        is_lower = point.after < point.before
+        of_limits = _limit_warnings(key, both, is_lower)
+        of_load, is_capped = _load_warnings(key, both, is_lower)
+        forbidden = bool(of_limits) or is_capped or any(2 * n >= level.size for n, level in zip(warned, both))
+        of_sides = (warning for (of_runs, _), lost in zip(sides, missing) for warning in (*of_runs, *lost))
+        warnings = (*of_sides, *of_limits, *of_load)
         changes.append(LevelChange(before, after, point.before, point.after, point.p, differences, warnings, forbidden))
     return Track(*key, tuple(values), tuple(changes))
 
@@ -228,25 +233,51 @@ def _level_of(
     return _LevelRuns([runs[place] for place in places[begin:end]], without)
 
 
-def _level_warnings(name: str, level: _LevelRuns, key: Key) -> Tuple[List[LevelWarning], int]:
-    """Return the warnings of a level's runs that forbid a verdict, each kind once, and how many runs have any.
+_SIDES = ("before", "after")
 
-    A run without a number is one of them.
+
+def _level_warnings(
+    name: str, level: _LevelRuns, key: Key, counts: Callable[[str, str], bool]
+) -> Tuple[List[LevelWarning], int]:
+    """Return the warnings of a level's runs about a metric whose code counts for it, each kind once, and how many runs
+    have any.
     """
-    runs = level.runs
     having = [
-        [warning for warning in run.warnings if forbids_verdict(warning.code, key[2]) and warning.is_about(*key)]
-        for run in runs
+        [warning for warning in run.warnings if counts(warning.code, key[2]) and warning.is_about(*key)]
+        for run in level.runs
     ]
     texts_by_code: Dict[str, List[str]] = {}
     for each in having:
         for code, text in {warning.code: warning.text for warning in each}.items():
             texts_by_code.setdefault(code, []).append(text)
     warnings = [LevelWarning(code, name, len(texts), level.size, texts[0]) for code, texts in texts_by_code.items()]
-    if level.without:
-        code = "unrecovered-runs" if unrecovered(tuple(level.without), key) else "missing-values"
-        warnings.append(LevelWarning(code, name, len(level.without), level.size, "no number"))
-    return warnings, sum(map(bool, having)) + len(level.without)
+    return warnings, sum(map(bool, having))
+
+
+def _missing_numbers(name: str, level: _LevelRuns, key: Key) -> List[LevelWarning]:
+    """Return the warning about runs of a level without a number."""
+    if not level.without:
+        return []
+    code = "unrecovered-runs" if unrecovered(tuple(level.without), key) else "missing-values"
+    return [LevelWarning(code, name, len(level.without), level.size, "no number")]
+
+
+def _load_warnings(key: Key, levels: Sequence[_LevelRuns], is_lower: bool) -> Tuple[List[LevelWarning], bool]:
+    """Return the warnings about limits of the load that may be the reason for a change, and whether at least half of
+    the runs of a level have one: then the change is not better, nor worse if the limit may be why.
+    """
+    lower_is_better = METRICS[key[2]].direction is Direction.LOWER
+    sides = [_level_warnings(*side, key, caps) for side in zip(_SIDES, levels)]
+
+    def are_reason(before: List[str], after: List[str]) -> bool:
+        is_better = is_lower == lower_is_better
+        return bool(before or after) and (is_better or hides_worse(before, after, lower_is_better))
+
+    codes = [[warning.code for warning in warnings] for warnings, _ in sides]
+    if not are_reason(*codes):
+        return [], False
+    of_half = [names if 2 * runs >= level.size else [] for names, (_, runs), level in zip(codes, sides, levels)]
+    return [warning for warnings, _ in sides for warning in warnings], are_reason(*of_half)
 
 
 def _limit_warnings(key: Key, levels: Sequence[_LevelRuns], is_lower: bool) -> List[LevelWarning]:

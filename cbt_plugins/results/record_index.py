@@ -27,12 +27,12 @@ from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
 from cbt_plugins.results.summary_file import FILE as SUMMARY
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
-from cbt_plugins.warning_kinds import forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 #: 1: the first one. 2: runs that are not to be trusted are not usable. 3: percentiles of failures. 4: rows of failures
-#: that come close together. 5: limits of bad seconds, failures of which a repetition was refused. A change of what an
-#: entry has is a new number
-FORMAT = 5
+#: that come close together. 5: limits of bad seconds, failures of which a repetition was refused. 6: warnings about
+#: limits of the load, the metrics of a warning. A change of what an entry has is a new number
+FORMAT = 6
 #: files of a run that its record is made of
 _EVIDENCE = (END, SUMS, SUMMARY, "manifest.json", "plan.json", "benchmark_config.yaml", "phases")
 #: runs that are read by this process alone; starting another one takes as long
@@ -156,8 +156,8 @@ class _Shapes:
                 Measurement(*key, values[i], limit_ms=limits.get(str(i))) for i, key in self._wanted[keys]
             ),
             warnings=tuple(
-                ResultWarning(code, text, phase, op, tuple(episodes), tuple(loaded))
-                for code, text, phase, op, episodes, loaded in plain["warnings"]
+                ResultWarning(code, text, phase, op, *map(tuple, about))
+                for code, text, phase, op, *about in plain["warnings"]
             ),
             **{name: plain[name] for name in _ABOUT},
         )
@@ -240,9 +240,9 @@ def _plain(record: RunRecord) -> _Plain:
         "values": [line.value for line in record.measurements],
         "limits": {str(i): line.limit_ms for i, line in enumerate(record.measurements) if line.limit_ms},
         "warnings": [
-            (warning.code, warning.text, warning.phase, warning.op, warning.episodes, warning.loaded)
+            (warning.code, warning.text, warning.phase, warning.op, warning.episodes, warning.loaded, warning.metrics)
             for warning in record.warnings
-            if forbids_verdict(warning.code) or not record.usable
+            if forbids_verdict(warning.code) or caps(warning.code) or not record.usable
         ],
     }
 

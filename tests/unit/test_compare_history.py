@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -72,6 +73,49 @@ def test_nights_whose_warnings_forbid_a_verdict_are_named_and_from_half_of_a_lev
         assert told["verdict"] == wanted and told["warnings"] == [
             {"code": "daemon-down", "level": level, "runs": len(warned), "of": 9, "text": "osd.5 was down"}
         ]
+
+
+@pytest.mark.parametrize(
+    ("code", "nights_with", "get", "p99"),
+    [
+        ("generator-bound", range(9, 18), "worse", "worse"),  # of a phase that has another name
+        ("generator-bound", range(9, 13), "worse", "better"),
+        ("generator-bound", range(9, 14), "inconclusive", "inconclusive"),
+        ("generator-bound", range(9), "worse", "inconclusive"),
+        ("paced", range(18), "worse", "inconclusive"),
+        ("rate-given", range(18), "worse", "better"),
+    ],
+)
+def test_a_change_that_limits_of_the_load_may_have_made_is_not_better_and_not_always_worse(
+    code: str, nights_with: range, get: str, p99: str
+) -> None:
+    limit = (ResultWarning(code, "it was limited", "measure-new" if p99 != "worse" else "measure-aged"),)
+    runs = nights([100] * 9 + [85] * 9)
+    for i, run in enumerate(runs):
+        p99_of_run = 20.0 + 0.1 * (i % 3) + (5.0 * (i >= 9) if p99 == "worse" else -5.0 * (i >= 9))
+        values = (run.measurements[0], replace(run.measurements[1], value=p99_of_run))
+        runs[i] = replace(run, measurements=values, warnings=limit if i in nights_with else ())
+    history = one(runs)
+    verdicts = [track.verdict(change) for track in history.tracks for change in track.changes]
+    assert verdicts == [get, p99]
+    text = " ".join(Terminal().text(blocks([history])).split())
+    for metric, verdict in (("throughput", get), ("p99", p99)):
+        if verdict == "inconclusive":
+            told = rf"measure-new GET {metric}\): {code} in \d of 9 runs (before|after) it: it was limited"
+            assert re.search(told, text)
+    assert (code in text) == ("inconclusive" in verdicts or len(nights_with) == 4)
+
+
+def test_a_level_that_looks_better_than_it_is_hides_whether_the_next_one_is_worse() -> None:
+    lacks = (ResultWarning("unfinished-request", "5 requests", "measure-new", metrics=("p99_ms",)),)
+    values = [20.0, 20.1, 20.2] * 3 + [30.0, 30.1, 30.2] * 3
+    for warned, wanted in ((range(9), "inconclusive"), (range(9, 18), "worse")):
+        runs = [
+            record({P99: value}, started=i * DAY, warnings=lacks if i in warned else ())
+            for i, value in enumerate(values)
+        ]
+        (track,) = one(runs).tracks
+        assert [track.verdict(change) for change in track.changes] == [wanted]
 
 
 def test_nights_that_did_not_recover_are_counted() -> None:

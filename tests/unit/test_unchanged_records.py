@@ -14,7 +14,7 @@ from cbt_plugins.checksums import END, end_run
 from cbt_plugins.report import comparison
 from cbt_plugins.results import record_index
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.results.run_record import ResultWarning, RunRecord
 from cbt_plugins.results.summary_file import FILE, summarize, summary_of, write_summary
 
 
@@ -52,19 +52,24 @@ def test_a_sealed_archive_is_read_again_only_after_a_change(tmp_path: Path, read
     assert not record_index.unchanged_records(archive)[0].usable and len(read_archives) == 2
 
 
-def test_an_index_keeps_the_limits_of_bad_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_keeps_the_limits_of_bad_seconds_and_the_warnings_that_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive, original = sealed(tmp_path / "archive"), record_index.records_of
+    unfinished = ResultWarning("unfinished-request", "3 requests", "measure-new", "GET", ("a",), ("b",), ("p99_ms",))
 
     def limited(run: Path) -> List[RunRecord]:
         (record,) = original(run)
         first, *others = record.measurements
-        return [replace(record, measurements=(replace(first, limit_ms=9.0), *others))]
+        measurements = (replace(first, limit_ms=9.0), *others)
+        return [replace(record, measurements=measurements, warnings=(ResultWarning("drift", ""), unfinished))]
 
     monkeypatch.setattr(record_index, "records_of", limited)
     for read in (1, 0):
         index = record_index.RecordIndex(tmp_path / "index")
         (record,) = index.records([archive], lambda key: True)
         assert [m.limit_ms for m in record.measurements[:2]] == [9.0, None] and index.read == read
+        assert record.warnings == (unfinished,)
         index.write()
 
 
