@@ -86,7 +86,7 @@ class Metric:
     @property
     def total_only(self) -> bool:
         """It is known of all operations only, not of one."""
-        return self.source in (MetricSource.NODES, MetricSource.LOSSES)
+        return self.source in (MetricSource.NODES, MetricSource.LOSSES, MetricSource.LADDER)
 
     @property
     def series(self) -> Optional[str]:

@@ -186,13 +186,13 @@ def limit(key: str, value: str) -> Limit:
 
 
 def _names_failure(pattern: str, metric: str) -> bool:
-    """Return whether a part of a limit's name is about failures or returns, and not about operations.
+    """Return whether a part of a limit's name is about failures, returns or ladders, and not about operations.
 
     Names of failures and returns have a space, operations have none. A pattern without a space, such as `node*`, is
     about failures if only they have the metric and the pattern has small letters, but takes no `total` or `cluster`.
     """
-    if " " in pattern:
-        return True
+    if " " in pattern or METRICS[metric].source is MetricSource.LADDER:
+        return not fnmatchcase(TOTAL, pattern)
     of_ops = pattern == pattern.upper() or ":" in pattern or any(fnmatchcase(op, pattern) for op in (TOTAL, CLUSTER))
     return METRICS[metric].source in _OF_FAILURES and any(sign in pattern for sign in "*?[") and not of_ops
 

@@ -113,11 +113,11 @@ class Choice:
         return None
 
     def is_key(self, key: Key, section: Section) -> bool:
-        """Return whether a row decides; by default throughput, p99 and bad seconds of all operations, and recovery."""
+        """Return whether a row decides; by default rate and p99 of all operations, ladders, recovery, bad seconds."""
         phase, op, metric = key
         if self.keys:
             return _any(self.keys, ".".join(key)) or _any(self.keys, ".".join(key[1:]))
-        if metric in _OF_FAILURES:
+        if metric in _NOT_OF_PHASES:
             return metric not in _TOTALS or op == TOTAL or (phase, TOTAL, metric) not in section.all_keys
         role = section.base[0].config.get(f"phase.{phase}.role", "measure")
         return role == "measure" and metric in KEY and (op == TOTAL or not section.has_total(phase))
@@ -125,8 +125,8 @@ class Choice:
 
 #: metrics whose rows of all operations are key rows
 KEY = ("obj_per_s", "p99_ms")
-#: key rows of a failure, or a return
-_OF_FAILURES = ("recovery_s", "bad_s")
+#: metrics whose rows are key rows of a ladder, a failure, or a return
+_NOT_OF_PHASES = ("highest_per_s", "highest_workers", "recovery_s", "bad_s")
 #: metrics whose rows of all operations are there without being asked for
 _TOTALS = (*KEY, "bad_s")
 #: what a table has without being asked

@@ -13,7 +13,7 @@ from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
 from cbt_plugins.formatting import in_percent, plain, seconds, several, short_percent, success
-from cbt_plugins.metrics import METRICS, TOTAL
+from cbt_plugins.metrics import METRICS, TOTAL, MetricSource, from_source
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.episodes import HURT, is_planned
@@ -135,12 +135,15 @@ def _leading(rows: Sequence[Row]) -> List[Row]:
     throughput = by_metric.get("obj_per_s")
     if throughput and throughput.comparison.capped_by and len(by_metric) > 1:
         del by_metric["obj_per_s"]
-    return [by_metric[key] for key in (*KEY, "recovery_s") if key in by_metric]
+    ladders = (metric.key for metric in from_source(MetricSource.LADDER))
+    return [by_metric[key] for key in (*KEY, "recovery_s", *ladders) if key in by_metric]
 
 
 def _noun(row: Row) -> str:
     if row.metric == "recovery_s":
         return "recoveries"
+    if METRICS[row.metric].source is MetricSource.LADDER:
+        return "ladders"
     op = split_op(row.op)[1]
     return OPERATIONS[op].noun if op in OPERATIONS else "operations"
 

@@ -29,6 +29,7 @@ from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, res
 from cbt_plugins.results.nodes.usage import Networks, roles_at
 from cbt_plugins.results.result_file import NothingKnown, NotThere, PackedFile, Unreadable, reading, unpacked_name
 from cbt_plugins.results.run_record import (
+    STATE,
     UNREADABLE,
     UNTRUSTED,
     Measurement,
@@ -103,7 +104,11 @@ def _is_summary(path: Path) -> bool:
 
 
 def record_of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -> RunRecord:
-    """Return the record of one of our own runs, by its summary; `run` is its directory, where there is one."""
+    """Return the record of one of our own runs, by its summary; `run` is its directory, where there is one.
+
+    It has the answers of ladders, and no numbers of their steps: each run chooses the loads of its steps.
+    """
+    steps = {step["phase"] for ladder in summary.get("ladders") or () for step in ladder["steps"]}
     warnings = tuple(result_warnings(summary))
     untrusted = any(warning.code == UNTRUSTED and warning.phase is None for warning in warnings)
     return RunRecord(
@@ -111,7 +116,7 @@ def record_of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Pa
         name=summary["run"]["name"],
         kind="cbt-plugins",
         config=configuration(summary, run),
-        measurements=tuple(measurements(summary)),
+        measurements=tuple(m for m in measurements(summary) if m.phase.split(STATE)[0] not in steps),
         usable=summary["usable"] and not untrusted,
         warnings=warnings,
         label=summary["environment"]["versions"].get("ceph"),

@@ -19,6 +19,7 @@ from cbt_plugins.config.file_check import load_file
 from cbt_plugins.models.ladder_search import LadderStep, answer_of_ladder, ladder_of, next_load, step_result
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
+from cbt_plugins.results.record_reader import record_of_summary
 from cbt_plugins.results.run_record import measurements
 from cbt_plugins.results.summary_numbers import numbers_of
 from cbt_plugins.run import reporting
@@ -188,6 +189,8 @@ def test_what_the_report_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert [(its.phase, its.op, its.metric, its.value) for its in found] == [
         ("find", "total", "highest_per_s", summary["ladders"][0]["low"])
     ]
+    record = record_of_summary(summary, directory, directory)  # another run has other loads in its steps
+    assert [its.key for its in record.measurements] == [("find", "total", "highest_per_s")]
 
 
 def test_a_step_that_kept_its_objective_without_requests_has_a_warning(tmp_path: Path) -> None:

@@ -415,6 +415,18 @@ def test_key_rows_are_those_of_all_operations_and_recovery() -> None:
     assert keys(Choice(), PUT, cpu) == ["measure-new/GET/obj_per_s", "measure-new/GET/p99_ms", wide[2]]
 
 
+@pytest.mark.parametrize("metric", ["highest_per_s", "highest_workers"])
+def test_the_answer_of_a_ladder_is_a_key_row(metric: str) -> None:
+    key = ("find", "total", metric)
+    base, new = (
+        runs({GET: noise(100, 6, scatter=0.01, seed=1), key: noise(level, 6, scatter=0.01, seed=2)})
+        for level in (1000, 600)
+    )
+    rows = {row.key: row for row in compare(side("a", base), [side("b", new)]).rows}
+    assert list(rows) == [GET, key]
+    assert rows[key].verdict is Verdict.WORSE and rows[key].comparison.key
+
+
 def test_bins_of_an_importer_widen_the_interval() -> None:
     made = [record({P99: 110.0}, name=str(i), started=float(i)) for i in range(6)]
     binned = [

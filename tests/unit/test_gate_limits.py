@@ -93,3 +93,12 @@ def test_a_gap_below_a_second_keeps_no_limit_below_a_second(gap: float, text: st
     base, new = (side(name, [record({key: gap}, name=name)]) for name in ("old", "young"))
     (ruling,) = gate(base, [new], GateLimits(tuple(of_texts([f"node down.longest_gap_s{text}"]))), Rules()).rulings
     assert ruling.outcome.word == outcome
+
+
+@pytest.mark.parametrize("name", ["highest_per_s", "find", "fi*", "*", "total", "find.total"])
+def test_a_limit_names_a_ladder_as_a_failure(name: str) -> None:
+    key = ("find", "total", "highest_per_s")
+    base, new = (side(its, [record({key: level}, name=its)]) for its, level in (("a", 1000.0), ("b", 600.0)))
+    (limit,) = of_texts([f"{name}{'.highest_per_s' if name != 'highest_per_s' else ''}>=900"])
+    (ruling,) = gate(base, [new], GateLimits((limit,)), Rules()).rulings
+    assert (ruling.row, ruling.outcome.word) == ("find/total/highest_per_s", "regression")

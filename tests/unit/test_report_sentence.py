@@ -100,6 +100,16 @@ def test_a_rate_that_was_asked_for_is_no_result() -> None:
     assert " % higher than the p99 of reads of 17.2.6 (" in sentence.text
 
 
+def test_the_answer_of_a_ladder_is_said() -> None:
+    key = ("find", "total", "highest_per_s")
+    base, new = (
+        runs({RATE: [100, 101, 100.5], key: [rate, rate + 5, rate + 2]}, begin=0.5 * i)
+        for i, rate in enumerate((1000, 600))
+    )
+    worst = told(base, new)[0].text
+    assert worst.startswith("find: the highest rate of ladders of 18.2.7 is 39.9 % lower than the highest rate of ")
+
+
 def test_the_top_of_a_page_is_short() -> None:
     found = [Sentence(str(i)) for i in range(7)]
     assert first(found) == [*found[:5], Sentence("2 more results: see the tables.")]

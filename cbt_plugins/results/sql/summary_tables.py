@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.recovery.episodes import rows_of
-from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.results.run_record import RunRecord, measurements
 from cbt_plugins.results.sql.table_type import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.results.summary_file import summary_of
 from cbt_plugins.warning_kinds import severity_of
@@ -311,7 +311,8 @@ def _drivers(run: TableRun) -> Iterator[Row]:
 
 def _measurements(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
-        for measurement in record.measurements:
+        # a record lacks the steps of ladders
+        for measurement in measurements(summary(run.path)) if run.ours else record.measurements:
             unit = METRICS[measurement.metric].unit if measurement.metric in METRICS else None
             row = {
                 "name": record.name,
