@@ -356,11 +356,14 @@ class _Cells:
         return _Observed(ratios, left_out, capped or next(lenient, None), forbidden, arms, bin)
 
     def _bin(self, contrast: Contrast) -> float:
-        """Return half the widest bin of each arm, relative to its value, together."""
-        return sum(
-            abs(weight) * max((m.bin / 2 / m.value for m in self._measurements(arm) if m.value), default=0.0)
-            for arm, weight in contrast.weights.items()
-        )
+        """Return how far the log ratio may be from the true one, by the bins and steps of all arms together."""
+        below = above = 0.0
+        for arm, weight in contrast.weights.items():
+            ends = [[end / m.value for end in m.open_ends] for m in self._measurements(arm) if m.value]
+            low, high = map(max, zip(*ends)) if ends else (0.0, 0.0)
+            below += abs(weight) * (low if weight > 0 else high)
+            above += abs(weight) * (high if weight > 0 else low)
+        return max(below, above)
 
     def _other_limits(self, contrast: Contrast) -> Tuple[StatisticsWarning, ...]:
         """Return the warning about bad seconds whose limits are of the baselines of the arms themselves."""

@@ -407,9 +407,7 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     low, high = estimate.low, estimate.high
     if estimate.forbidden_by:
         return GateOutcome.INCONCLUSIVE, estimate.forbidden_by.code
-    if row.runs[1] == 1:
-        low = high = estimate.value
-    elif low is None or high is None:
+    if row.runs[1] == 1 or low is None or high is None:
         low, high = row.new_range
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)

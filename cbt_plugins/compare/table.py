@@ -38,7 +38,7 @@ from cbt_plugins.compare.statistics.sequential import least_scatter
 from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
 from cbt_plugins.metrics import ALPHA, METRICS, TOTAL, Direction, Metric
-from cbt_plugins.results.run_record import STATE, Key, Measurement
+from cbt_plugins.results.run_record import STATE, Key, Measurement, open_ends
 
 
 class Wanted(Protocol):
@@ -184,7 +184,7 @@ class Row:
     against: Optional[Comparison] = None  # of the new side with the limit, not yet judged
     allowed: Optional[float] = None  # by the limit, on the scale of the comparison
     runs_without: Tuple[int, int] = (0, 0)  # runs of the base, of the contender, that have no number
-    new_range: Tuple[float, float] = (nan, nan)  # the lowest and the highest value of the contender
+    new_range: Tuple[float, float] = (nan, nan)  # the lowest and the highest that its values may be
 
     @property
     def key(self) -> Key:
@@ -380,14 +380,15 @@ class _Sides:
             comparison = compare_differences(a + allowed, b, self.paired, self.confidence, self._times, least)
             return replace(comparison, unit=self.metric.unit)
         limit = 1.0 + allowed
-        half = tuple(max((measurement.bin for measurement in side), default=0.0) / 2 for side in (self.base, self.new))
         if self.seconds:
             a, b = (np.asarray(side[0].series, dtype=float) for side in (self.base, self.new))
             comparison = compare_series(a * limit, b, self.confidence, self.scatter)
         else:
             a, b = self._values
             comparison = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self._times)
-        return widened(comparison, (half[0] * limit, half[1])) if any(half) else comparison
+        below, above = open_ends(self.base)
+        ends = (below * limit, above * limit), open_ends(self.new)
+        return widened(comparison, *ends) if any(map(any, ends)) else comparison
 
     @property
     def _values(self) -> Tuple[np.ndarray, np.ndarray]:
@@ -402,9 +403,9 @@ class _Sides:
 
     @property
     def new_range(self) -> Tuple[float, float]:
-        """The lowest and the highest value of the new side."""
-        _, b = self._values
-        return float(b.min()), float(b.max())
+        """The lowest and the highest that the values of the new side may be."""
+        (_, b), (below, above) = self._values, open_ends(self.new)
+        return float(b.min()) - below, float(b.max()) + above
 
     def way(self, comparison: Comparison) -> str:
         if self.seconds:

@@ -8,7 +8,17 @@ from statistics import median
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import NAMES
-from cbt_plugins.metrics import CLUSTER, DURING_FAILURES, TOTAL, MetricSource, from_source, number_at, read, whole_bins
+from cbt_plugins.metrics import (
+    CLUSTER,
+    DURING_FAILURES,
+    METRICS,
+    TOTAL,
+    MetricSource,
+    from_source,
+    number_at,
+    read,
+    whole_bins,
+)
 from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.nodes.thread_groups import name_of
 from cbt_plugins.results.recovery.episodes import has_whole_recovery, is_planned, rows_of
@@ -53,6 +63,18 @@ class Measurement:
     @property
     def key(self) -> Key:
         return self.phase, self.op, self.metric
+
+    @property
+    def open_ends(self) -> Tuple[float, float]:
+        """How far below and above the value the true one may be: half a bin; from a ladder's answer to its next step.
+        """
+        return (0.0, self.bin) if METRICS[self.metric].source is MetricSource.LADDER else (self.bin / 2, self.bin / 2)
+
+
+def open_ends(measurements: Sequence[Measurement]) -> Tuple[float, float]:
+    """Return how far below and above the values the true ones may be, at most."""
+    below, above = zip(*(measurement.open_ends for measurement in measurements))
+    return max(below), max(above)
 
 
 #: code of the warning about what cannot be read; a record without numbers has only this one

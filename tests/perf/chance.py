@@ -445,7 +445,7 @@ def bins() -> None:
     for _ in range(SINGLE):
         true = np.exp(0.005 * chance.normal(size=(2, 6))) * [[101.5], [108.5]]
         made = compare_runs(*np.ceil(true / 10) * 10)
-        for i, its in enumerate((made, widened(made, (5.0, 5.0)))):
+        for i, its in enumerate((made, widened(made, (5.0, 5.0), (5.0, 5.0)))):
             found[i] += decide_verdicts({0: its}, {0: Direction.LOWER}, 0.05)[0].verdict is Verdict.EQUIVALENT
     show(["as exact values", "with half a bin"], [[its / SINGLE for its in found]])
 

@@ -224,6 +224,22 @@ def test_trials_that_did_not_recover_leave_no_verdict_to_the_others(tmp_path: Pa
     assert f"no verdict: {text}" in str(blocks(state))
 
 
+def test_the_answers_of_ladders_are_known_up_to_the_next_step(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path)
+    after(made, its, 5, {})
+    intervals = []
+    for high_of_old in (404.0, 480.0):
+        for planned in (planned for number in range(1, 6) for planned in its.block(number)):
+            for path in its.folder_of(planned).glob("archive/results/*/id-*/summary.json"):
+                ladder = {"name": "find", "unit": "rate", "low": 400.0, "objective": {}, "text": "", "steps": []}
+                ladder["high"] = 480.0 if planned.arm == "new" else high_of_old
+                path.write_text(json.dumps({**json.loads(path.read_text()), "ladders": [ladder]}))
+        (row,) = (row for row in evaluate(its).rows if row.id.metric == "highest_per_s")
+        assert row.verdict is None
+        intervals.append((row.decision.low, row.decision.high))
+    assert intervals[0] == intervals[1]  # 480 / 400 is possible in both
+
+
 def test_a_success_rate_has_a_margin_of_its_own(tmp_path: Path, made: Path) -> None:
     for margin, wanted in (({}, 0.001), ({"margin": "5%"}, 0.05)):
         (tmp_path / str(wanted)).mkdir()

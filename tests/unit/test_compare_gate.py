@@ -167,6 +167,19 @@ def test_of_a_single_run_its_value_decides_although_its_seconds_scatter() -> Non
         assert its.low is not None and its.low < wanted and made.outcome is outcome
 
 
+@pytest.mark.parametrize("count", [1, 2, 6])
+@pytest.mark.parametrize(("wanted", "word"), [(430, "ok"), (450, "inconclusive"), (460, "regression")])
+def test_a_limit_within_a_step_of_a_ladder_is_inconclusive(count: int, wanted: int, word: str) -> None:
+    """436/s met the objective, 456/s missed it: nobody knows about 450/s."""
+    key = ("find", "total", "highest_per_s")
+    answers = [
+        replace(run, measurements=(replace(run.measurements[0], bin=20.0),)) for run in runs({key: [436.0] * count})
+    ]
+    both = side("a", answers)
+    made = gate(both, [both], GateLimits(tuple(of_texts([f"highest_per_s>={wanted}"]))), Rules())
+    assert made.outcome.word == word
+
+
 def test_a_number_that_is_missing_cannot_be_told() -> None:
     key = ("a return", "cluster", "recovery_s")
     a, b = side("a", [record({key: 100.0})]), side("b", [record({key: None})])

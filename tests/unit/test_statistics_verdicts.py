@@ -87,12 +87,20 @@ def test_key_rows_are_decided_first_with_the_whole_budget() -> None:
 def test_values_in_bins_are_known_by_half_a_bin_less() -> None:
     """True p99 of 101.5 and 108.5 ms, both told as 110: not equivalent within 5 %."""
     told = compare_runs([110.0, 110, 120, 110, 110], [110.0, 110, 110, 110, 120])
-    wide = widened(told, (5.0, 5.0))
+    wide = widened(told, (5.0, 5.0), (5.0, 5.0))
     assert told.within is not None and wide.within is not None and wide.within > told.within + 0.08
     assert (wide.change_low or 0) < (told.change_low or 0) and "in-bins" in codes(wide)
     same = compare_runs([110.0] * 6, [110.0] * 6)
-    verdicts = [decide_verdicts({0: its}, {0: LOWER}, 0.05)[0].verdict for its in (same, widened(same, (5.0, 5.0)))]
+    both = same, widened(same, (5.0, 5.0), (5.0, 5.0))
+    verdicts = [decide_verdicts({0: its}, {0: LOWER}, 0.05)[0].verdict for its in both]
     assert verdicts == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
+
+
+def test_the_true_values_of_ladders_are_above_their_answers() -> None:
+    """A limit from 400 to 440, and one from 300 to 345: the change is from 300 / 440 to 345 / 400."""
+    told = widened(compare_runs([400.0] * 6, [300.0] * 6), (0.0, 40.0), (0.0, 45.0))
+    assert (told.base.low, told.base.high, told.new.low, told.new.high) == (400.0, 440.0, 300.0, 345.0)
+    assert (told.change_low, told.change_high) == (pytest.approx(300 / 440 - 1), pytest.approx(345 / 400 - 1))
 
 
 def test_the_direction_says_what_is_better() -> None:

@@ -203,28 +203,31 @@ def false_discovery(p_values: Sequence[float]) -> List[float]:
     return adjusted
 
 
-def widened(comparison: Comparison, half: Tuple[float, float]) -> Comparison:
-    """Return a comparison of values that are known up to `half` a bin, (the base's, the new one's) in their unit.
+def widened(comparison: Comparison, base: Tuple[float, float], new: Tuple[float, float]) -> Comparison:
+    """Return a comparison of values that are known up to so much (below, above) on the base's and the new side.
 
-    All intervals grow by what the bins leave open; where that of the change then contains 0 there is no verdict.
+    It is in the unit of the values: half a bin, or a step of a ladder. All intervals grow by it; where that of the
+    change then contains 0 there is no verdict.
     """
-    base, new = (
-        replace(side, low=_less(side.low, h), high=_less(side.high, -h)) for side, h in zip(_sides(comparison), half)
+    base_side, new_side = (
+        replace(side, low=_less(side.low, below), high=_less(side.high, -above))
+        for side, (below, above) in zip(_sides(comparison), (base, new))
     )
-    if comparison.change is None or min(comparison.base.value, comparison.new.value) <= 0:
-        return replace(comparison, base=base, new=new)
-    reach = 1 + half[0] / comparison.base.value + half[1] / comparison.new.value
-    text = f"values are in bins: half a bin of each side, {percent(reach - 1)} together, is added to the interval"
+    levels = comparison.base.value, comparison.new.value
+    if comparison.change is None or min(levels) <= 0:
+        return replace(comparison, base=base_side, new=new_side)
+    lower, upper = 1 + base[1] / levels[0] + new[0] / levels[1], 1 + base[0] / levels[0] + new[1] / levels[1]
+    text = f"values are in bins, or steps: the interval ends {percent(lower - 1)} lower and {percent(upper - 1)} higher"
     low, inner_low = (
-        None if end is None else (1 + end) / reach - 1 for end in (comparison.change_low, comparison.inner_low)
+        None if end is None else (1 + end) / lower - 1 for end in (comparison.change_low, comparison.inner_low)
     )
     high, inner_high = (
-        None if end is None else (1 + end) * reach - 1 for end in (comparison.change_high, comparison.inner_high)
+        None if end is None else (1 + end) * upper - 1 for end in (comparison.change_high, comparison.inner_high)
     )
     return replace(
         comparison,
-        base=base,
-        new=new,
+        base=base_side,
+        new=new_side,
         change_low=low,
         change_high=high,
         inner_low=inner_low,
