@@ -54,6 +54,8 @@ def parse_metric_name(text: str) -> MetricKey:
         raise ValueError(f"{metric} has no better direction")
     if METRICS[metric].additive and METRICS[metric].source is not MetricSource.OPERATION:  # gaps are rarely 0
         raise ValueError(f"{metric} may be 0, and commits are compared by ratios")
+    if METRICS[metric].source is MetricSource.LADDER:
+        raise ValueError(f"{metric} is known up to a step of its ladder: name a metric of a phase, as GET.p99_ms")
     if not all(_PLACE.fullmatch(part) for part in place):
         raise ValueError("must be METRIC, OPERATION.METRIC or PHASE.OPERATION.METRIC")
     op = place.pop() if place else None

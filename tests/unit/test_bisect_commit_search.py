@@ -35,6 +35,13 @@ def test_a_gap_is_searched_by_ratios_and_a_count_of_a_failure_is_refused() -> No
         parse_metric_name("node down.GET.bad_s")
 
 
+@pytest.mark.parametrize("metric", ["highest_per_s", "find.total.highest_workers"])
+def test_the_answer_of_a_ladder_is_refused(metric: str) -> None:
+    """Two commits that differ by less than a step would give equal numbers again and again."""
+    with pytest.raises(ValueError, match=r"highest_\w+ is known up to a step of its ladder: name a metric of a phase"):
+        parse_metric_name(metric)
+
+
 def _drawn(changes, noise=0.02, case="", seeds=3, commits=64):
     return [History.drawn(commits, changes, noise, seed, case) for seed in range(seeds)]
 
