@@ -73,7 +73,9 @@ def nights() -> None:
     """
     rounds, length = int(os.environ.get("ROUNDS") or TABLES), int(os.environ.get("NIGHTS") or 60)
     noises = {**RUNS, **{f"autocorrelation of runs {lag}": _alike(lag) for lag in (0.3, 0.6)}}
+    noises["counts, 0.2 a night"] = lambda chance, length: chance.poisson(0.2, length).astype(float)
     looks = [("1 false alarm a year", alpha_of_budget(1, 365.25), name) for name in noises]
+    looks.append(("1 of 20 rows a year", alpha_of_budget(1, 365.25) / 20, "counts, 0.2 a night"))
     lines: List[List[object]] = []
     for look, alpha, name in [*looks, ("alpha 0.05 a look", 0.05, "normal, 2 %")]:
         histories = (noises[name](np.random.default_rng(seed), length) for seed in range(rounds))

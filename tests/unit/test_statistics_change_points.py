@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import List
 
 import numpy as np
 import pytest
@@ -94,6 +95,28 @@ def test_a_budget_over_a_year_needs_a_smaller_p_and_finds_a_change_soon() -> Non
     values = np.concatenate([runs(6, 100, length=7), runs(7, 90, length=5)])
     (point,) = change_points(values, alpha)  # no order of 12 runs has a p as small: Student's t helps
     assert point.index == 7 and 0 < point.p < alpha
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [0] * 5 + [1] * 3,  # in 4 of 56 orders the ones stand together
+        [0] * 12 + [1] * 3 + [0] * 12,
+        [0] * 10 + [1, 0, 0, 1, 1, 2, 2, 0, 0, 0],
+        [0] * 10 + [1, 0, 0, 1, 1, 2, 2, 0, 0, 0, 1, 0, 0],
+    ],
+)
+def test_rare_counts_side_by_side_are_no_change(counts: List[float]) -> None:
+    """Student's t is far too sure of them, and 499 orders do not show a p as small as 20 rows need."""
+    assert change_points(counts, alpha_of_budget(1, 365.25) / 20) == []
+
+
+def test_counts_that_rise_are_found() -> None:
+    assert [point.index for point in change_points([0.0] * 9 + [4, 5, 6] * 3, alpha_of_budget(1, 365.25))] == [9]
+    chance = np.random.default_rng(3)
+    counts = np.concatenate([chance.poisson(0.2, 30), chance.poisson(3, 15)])
+    (point,) = change_points(counts, alpha_of_budget(1, 365.25) / 20)
+    assert point.index == pytest.approx(30, abs=1)
 
 
 def test_new_runs_move_no_change_of_long_ago_and_cost_one_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ two cuts (a dip). That is circular binary segmentation (Olshen, Venkatraman, Luc
 cut again. A stretch counts when few random orders of the same runs have one that differs as much: single wild runs,
 which may stand side by side by chance, do so in the random orders too. A p far below `GUARD` would need more orders
 than runs have: where less is asked for, Student's t of the stretch and the others, times the number of stretches
-(Bonferroni), must be below it too.
+(Bonferroni), must be below it too. Equal values have few orders, which bound this p from below; of counts of what is
+rare, most of which are 0, the random orders alone must show a p below alpha, because Student's t is too sure of them.
 
 Runs further from the median than `CLIP` times the noise are moved there first (winsorized). The noise is that of the
 steps from run to run: neither single runs that went wrong nor changes of the level are in it.
@@ -40,6 +41,8 @@ CLIP = 3.0
 WINDOW = 250
 #: the smallest part of the random orders that is looked at, and how many orders there are
 GUARD, _ORDERS = 0.01, 499
+#: stretches of random orders that are looked at for counts, about 2 s of one core
+_WORK = 40_000_000
 #: a p of Student's t that needs no random orders: winsorized runs have no tails that could explain it
 _SURE = 1e-10
 #: p of the rank sum test in which a change point must hold between its neighbours
@@ -150,14 +153,17 @@ def _cuts(scores: np.ndarray, runs: np.ndarray, between: Tuple[int, int], rules:
         return []
     stretch = _largest(part[None, :])[0]
     rules = rules._replace(resemblance=min(rules.steps, _left(part, stretch)))
-    p = _p(part, stretch, rules.resemblance) if rules.alpha < GUARD else 0.0
+    p = 0.0
+    if rules.alpha < GUARD:
+        p = max(_p(part, stretch, rules.resemblance), _least_p(runs[start:end], stretch))
     if p >= rules.alpha:
         return []
     if not 0 < p < _SURE:
-        by_orders = _p_of_orders(part, stretch, rules)
+        counts = rules.alpha < GUARD and _are_counts(runs[start:end])
+        by_orders = _p_of_orders(part, stretch, rules, counts)
         if by_orders is None:
             return []
-        p = p or by_orders
+        p = max(p, by_orders) if counts else p or by_orders
     edges = [start, *(start + cut for cut in stretch[:2] if 0 < cut < end - start), end]
     places = [_placed(runs, *around) for around in zip(edges, edges[1:], edges[2:])]
     edges = sorted({start, *places, end})
@@ -224,23 +230,45 @@ def _p(part: np.ndarray, stretch: _Stretch, resemblance: float) -> float:
     return min(1.0, max(5e-324, 2 * float(special.stdtr(freedom, -t)) * len(_stretches(n)[0])))
 
 
-def _p_of_orders(part: np.ndarray, stretch: _Stretch, rules: _Rules) -> Optional[float]:
+def _least_p(runs: np.ndarray, stretch: _Stretch) -> float:
+    """Return a p that equal values cannot go below: the places of such a stretch / the number of orders that differ.
+
+    Student's t does not know how few orders there are: three ones among zeros stand side by side by chance.
+    """
+    start, end = _stretches(len(runs))
+    size = stretch.end - stretch.start
+    places = int(np.isin(end - start, (size, len(runs) - size)).sum())
+    counts = np.unique(runs, return_counts=True)[1]
+    orders = special.gammaln(len(runs) + 1) - special.gammaln(counts + 1).sum()
+    return min(1.0, math.exp(math.log(places) - float(orders)))
+
+
+def _are_counts(runs: np.ndarray) -> bool:
+    """Return whether more than a third of the runs have one value, as counts of what is rare have: most are 0."""
+    return bool(3 * np.unique(runs, return_counts=True)[1].max() > len(runs))
+
+
+def _p_of_orders(part: np.ndarray, stretch: _Stretch, rules: _Rules, exact: bool) -> Optional[float]:
     """Return the part of random orders that have a stretch that differs so much; None: more than may.
 
-    The orders are those of single runs, or of blocks of correlated ones.
+    The orders are those of single runs, or of blocks of correlated ones. `exact`: they are so many that their part
+    alone can be below alpha, as far as `_WORK` allows.
     """
-    n, allowed, beyond = len(part), max(GUARD, rules.alpha) * (_ORDERS + 1) - 1, 0
+    n, orders, beyond = len(part), _ORDERS, 0
+    if exact:
+        orders = max(_ORDERS, min(math.ceil(2 / rules.alpha) - 1, _WORK // len(_stretches(n)[0])))
+    allowed = max(rules.alpha if exact else GUARD, rules.alpha, 1 / (orders + 1)) * (orders + 1) - 1
     correlated = rules.resemblance > 1.645 / math.sqrt(n)  # beyond chance
     length = math.ceil((1 + rules.resemblance) / (1 - rules.resemblance)) if correlated else 1
     done, batch = 0, max(1, min(100, 2_000_000 // n**2))
-    while done < _ORDERS:
-        count = min(batch, _ORDERS - done)
+    while done < orders:
+        count = min(batch, orders - done)
         rows = np.stack([part[_order(n, length, rules.chance)] for _ in range(count)])
         beyond += sum(random_stretch.between >= stretch.between * (1 - 1e-9) for random_stretch in _largest(rows))
         done += count
         if beyond > allowed:
             return None
-    return (beyond + 1) / (_ORDERS + 1)
+    return (beyond + 1) / (orders + 1)
 
 
 def _order(n: int, length: int, chance: np.random.Generator) -> np.ndarray:
