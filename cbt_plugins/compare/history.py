@@ -37,10 +37,14 @@ _RECENT = 31
 class AlarmBudget:
     """How often a history may find a change where there is none."""
 
-    #: false alarms a year of one history, when it is looked at after each run (at most once a day)
+    #: false alarms a year of all histories together, which are looked at after each run (at most once a day)
     a_year: float = 1.0
     #: instead: the chance of a false change among all tracks in this one look
     alpha: Optional[float] = None
+
+    def part(self, share: float) -> AlarmBudget:
+        """Return the budget of a part of the tracks."""
+        return AlarmBudget(self.a_year * share, None if self.alpha is None else self.alpha * share)
 
     def of(self, times: Sequence[float]) -> float:
         """Return the chance of a false change in one look at runs made at these times."""
@@ -119,7 +123,7 @@ class History:
     runs: Tuple[RunRecord, ...]
     tracks: Tuple[Track, ...]
     alpha: float  # chance of a false change among all tracks in this look
-    budget: AlarmBudget
+    budget: AlarmBudget  # of these tracks
 
 
 def histories(
@@ -131,8 +135,8 @@ def histories(
 ) -> List[History]:
     """Return a history for each configuration among the runs, the one with most runs first.
 
-    `budget` is that of all tracks of one history together; `settled` is that of `change_points`. Raises ValueError when
-    no run has a time.
+    `budget` is that of the tracks of all histories together; `settled` is that of `change_points`. Raises ValueError
+    when no run has a time.
     """
     timed = [record for record in records if record.started is not None or not record.usable]
     if len(records) > 1 and timed != list(records):
@@ -141,7 +145,9 @@ def histories(
     cases = comparable_runs(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda case: (-len(case[1]), case[0]))
     look = _LookOptions(budget, seed, {} if settled is None else settled)
-    return [_history(title, runs, choice, look) for title, runs in named]
+    levels = [_levels(runs, choice) for _, runs in named]
+    number = sum(map(_searched, levels))
+    return [_history(title, runs, level, number, look) for (title, runs), level in zip(named, levels)]
 
 
 class _LookOptions(NamedTuple):
@@ -150,7 +156,8 @@ class _LookOptions(NamedTuple):
     settled: Settled
 
 
-def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _LookOptions) -> History:
+def _levels(runs: Sequence[RunRecord], choice: Wanted) -> Dict[Key, List[Optional[float]]]:
+    """Return the values of each track, one for each run."""
     table: Dict[Key, List[Optional[float]]] = {}
     keys: Set[Key] = set()
     for i, run in enumerate(runs):
@@ -169,11 +176,23 @@ def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _Look
         if METRICS[key[2]].expected is None or len(set(values) - {None}) > 1
     }
     by_name = latencies_of_failures(keys)
-    level = {key: values for key, values in level.items() if key not in by_name or choice.names(key)}
-    alpha = look.budget.of([run.started for run in runs if run.started is not None])
-    share = _rounded_down(alpha / max(1, len(level)))
+    return {key: values for key, values in level.items() if key not in by_name or choice.names(key)}
+
+
+def _searched(level: Dict[Key, List[Optional[float]]]) -> int:
+    """Return how many tracks have enough runs for a change."""
+    return sum(len(values) - values.count(None) >= FEWEST for values in level.values())
+
+
+def _history(
+    case: str, runs: Tuple[RunRecord, ...], level: Dict[Key, List[Optional[float]]], number: int, look: _LookOptions
+) -> History:
+    """Return the history of a configuration; `number`: the tracks of all configurations, which share the budget."""
+    budget = look.budget.part(_searched(level) / max(1, number))
+    alpha = budget.of([run.started for run in runs if run.started is not None])
+    share = _rounded_down(alpha / max(1, _searched(level)))
     tracks = tuple(_track(key, runs, values, share, look) for key, values in level.items())
-    return History(case, runs, tracks, alpha, look.budget)
+    return History(case, runs, tracks, alpha, budget)
 
 
 def _rounded_down(share: float) -> float:

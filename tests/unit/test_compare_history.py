@@ -253,6 +253,22 @@ def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [(9, 0.02, 3), (9, 0.02, 3)]
 
 
+def test_all_configurations_share_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def found(values: List[float], alpha: float, seed: int, settled: Any) -> List[Any]:
+        asked.append(alpha)
+        return []
+
+    monkeypatch.setattr("cbt_plugins.compare.history.change_points", found)
+    runs = [*nights([100] * 9), *nights([100] * 9, name="other")]
+    runs[9:] = [replace(run, config={**run.config, "phase.measure-new.workers": 8}) for run in runs[9:]]
+    made = histories(runs, Choice())
+    assert asked == [pytest.approx(1 / 365.25 / 4, rel=0.02)] * 4
+    assert [one_case["false_alarms_a_year"] for one_case in data(made)] == [0.5, 0.5]
+    assert Terminal().text(blocks(made)).count("false alarms: at most 0.5 a year") == 2
+
+
 def test_the_same_runs_give_the_same_bytes() -> None:
     runs = nights([100] * 9 + [85] * 9)
     backwards = blocks(histories(runs[::-1], Choice()))
