@@ -23,7 +23,7 @@ from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Incomparable, differing, is_essential, short, text
 from cbt_plugins.compare.sides import Side, forbidding, not_recovered, other_limits
 from cbt_plugins.compare.statistics.runs import pooled_scatter
-from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
+from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook, sharing_rows
 from cbt_plugins.compare.statistics.verdicts import Scatter, StatisticsWarning, Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, Section, compare
 from cbt_plugins.metrics import METRICS, Direction, MetricSource
@@ -251,7 +251,7 @@ def _choice(schedule: Schedule) -> Choice:
 def _rows(
     schedule: Schedule, compared: Compared, trials: Tuple[_Records, _Strays], blocks: int
 ) -> List[RowState]:
-    """Return the key rows, also those that an arm has no number for: they are asked for, and share alpha."""
+    """Return the key rows, also those that an arm has no number for: they are asked for."""
     records, strays = trials
     arm_of = {(record.source, record.name): planned for planned, record in records}
     runs_by_key: Dict[Tuple[str, Key], _Records] = {}
@@ -274,9 +274,8 @@ def _rows(
     ratios = {row: observed.ratios for row, observed in observed_rows.items()}
     bins = {row: observed.bin for row, observed in observed_rows.items()}
     decisions = decide(ratios, directions, schedule.design, margins, units, bins)
-    return [
-        _state(row, decisions[row], observed, (len(observed_rows), schedule)) for row, observed in observed_rows.items()
-    ]
+    family = len(sharing_rows(ratios)), schedule
+    return [_state(row, decisions[row], observed, family) for row, observed in observed_rows.items()]
 
 
 def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:

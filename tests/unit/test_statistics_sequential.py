@@ -166,6 +166,23 @@ def test_what_is_found_leaves_its_alpha_to_the_others() -> None:
     assert both["a"].verdict is Verdict.BETTER and alone["a"].verdict is None
 
 
+def test_a_row_that_appears_later_takes_back_no_verdict() -> None:
+    verdicts = 0
+    for seed in range(60):
+        chance = np.random.default_rng(seed)
+        rows: Dict[str, List[Optional[float]]] = {"a": list(chance.normal(-0.06, 0.03, 8))}
+        rows["b"] = list(chance.normal(-0.02, 0.05, 8))
+        first = decide({key: values[:5] for key, values in rows.items()}, dict.fromkeys("ab", UP), Design())
+        late = {"late": [None] * 5 + [-0.5, -0.5001, -0.5002]}
+        then = decide({**rows, **late}, dict.fromkeys((*rows, "late"), UP), Design())
+        assert then["late"].verdict is None
+        for key in ("a", "b"):
+            if first[key].verdict:
+                verdicts += 1
+                assert (then[key].verdict, then[key].decided_at) == (first[key].verdict, first[key].decided_at)
+    assert verdicts > 10
+
+
 def test_a_block_that_says_nothing_is_left_out() -> None:
     rows = table(np.random.default_rng(5), (0.1,), scatter=0.01)
     holes: List[Optional[float]] = [None, *rows[0][:3], None]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Dict, Hashable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, Hashable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
 import numpy as np
 from scipy import special
@@ -205,7 +205,7 @@ def decide(
     differences in this unit ("" for shares), and no logarithms of ratios. `bins`: what the bins of values leave open
     of a log ratio; a block of values in equal bins does not prove that nothing scatters.
     """
-    findings, family = _Findings(), (len(rows), design)
+    findings, family = _Findings(), sharing_rows(rows)
     margin_of = {key: (margins or {}).get(key, design.margin) for key in rows}
     scales = {}
     for key, margin in margin_of.items():
@@ -213,10 +213,11 @@ def decide(
         scales[key] = _Scale(margin_ends(margin, in_unit), least_scatter(margin if in_unit else bin), bin)
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, ratios in rows.items() if len(ratios) >= block and ratios[block - 1] is not None]
-        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, scales)
+        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, (family, design), scales)
     decisions = {}
     for key, ratios in rows.items():
-        parts = len(rows) - len(findings.differs) + (key in findings.differs)
+        size = len(family if key in family else rows)
+        parts = size - len(findings.differs) + (key in findings.differs)
         verdict, at = findings.verdict(key)
         differs = findings.differs[key][0].value if key in findings.differs else ""
         alpha = 2 * design.alpha if key in findings.within else design.alpha / parts
@@ -228,6 +229,18 @@ def decide(
     return decisions
 
 
+def sharing_rows(rows: Rows[Key]) -> Set[Key]:
+    """Return the rows that share alpha: those with an observation when the first row has enough for a look.
+
+    A row that appears later has no share and is never better or worse: it would take back verdicts of earlier looks.
+    """
+    for block in range(1, max(map(len, rows.values()), default=0) + 1):
+        numbers = {key: len(_present(ratios[:block])) for key, ratios in rows.items()}
+        if max(numbers.values()) >= FIRST_LOOK:
+            return {key for key, number in numbers.items() if number}
+    return set(rows)
+
+
 def _present(values: Sequence[Optional[float]]) -> List[float]:
     return [value for value in values if value is not None]
 
@@ -236,7 +249,7 @@ def _look(
     seen: Mapping[Key, List[float]],
     findings: _Findings,
     directions: Mapping[Key, Direction],
-    rules: Tuple[int, Design],
+    rules: Tuple[Set[Key], Design],
     scales: Mapping[Key, _Scale],
 ) -> None:
     """Add what one look finds; each change that is found leaves its part of alpha to the others."""
@@ -248,9 +261,10 @@ def _look(
             findings.within[key] = len(values)
     last = -1
     while last != (last := len(findings.differs)):
-        for key in [key for key in seen if key not in findings.differs and directions[key] is not Direction.NONE]:
+        open_rows = [key for key in seen if key in family and key not in findings.differs]
+        for key in (key for key in open_rows if directions[key] is not Direction.NONE):
             _, *scale = scales[key]
-            ends = interval(seen[key], design.alpha / (family - last), design, *scale)
+            ends = interval(seen[key], design.alpha / (len(family) - last), design, *scale)
             if ends and (ends[0] > 0 or ends[1] < 0):
                 good = (ends[0] > 0) == (directions[key] is Direction.HIGHER)
                 findings.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
