@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Collection, Counter, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster_conditions import CLOCK
 from cbt_plugins.formatting import about_size, several
@@ -174,19 +174,25 @@ class Clocks:
     nodes: Mapping[str, float] = field(default_factory=dict)
     monitors: float = 0.0  # of Ceph's monitors, which stamp the OSD maps
     measured: Sequence[Mapping[str, Any]] = ()  # events with the later offsets of the node that samples
+    mons: Collection[str] = ()  # nodes of monitors
 
     @classmethod
     def of(cls, run: ArchivedRun) -> Clocks:
         """Return the offsets that were measured before the run's first phase."""
         nodes: Dict[str, float] = {line["node"]: line["clock_offset"] or 0.0 for line in environment(run)["nodes"]}
         # which of them leads is written nowhere; where they differ, Ceph itself complains from 0.05 s on
-        mons = [nodes[node] for node, roles in roles_of_nodes(run).items() if "mon" in roles and node in nodes]
+        mons = [node for node, roles in roles_of_nodes(run).items() if "mon" in roles]
+        of_mons = [nodes[node] for node in mons if node in nodes]
         measured = [event for event in json_lines(run.path / "events.jsonl") if event.get("event") == CLOCK]
-        return cls(nodes, median(mons) if mons else 0.0, measured)
+        return cls(nodes, median(of_mons) if of_mons else 0.0, measured, mons)
 
     def of_file(self, path: Path) -> float:
         """Return the offset of the node whose monitor wrote a file: its folder is PROFILE.NODE."""
         return self.nodes.get(_node_of(path), 0.0)
+
+    def has_mon(self, path: Path) -> bool:
+        """Return whether a monitor of Ceph runs on that node."""
+        return _node_of(path) in self.mons
 
     def drift_of_file(self, path: Path, set_at: Sequence[float]) -> ClockDrift:
         """Return the drift of that node's clock from `of_file`; `set_at` as in ClockDrift.of."""

@@ -29,6 +29,8 @@ _OF_SAMPLE = ("t", "map", "gap", "daemons", "step", _FULL, NUMBER)
 _REPORTS_OF_NEW_MGR = 4
 #: seconds by which two clocks may differ without being corrected
 _NEAR = 0.25
+#: seconds by which a map and a sample may contradict each other by chance: Ceph's limit for the clocks of monitors
+_BY_CHANCE = 0.05
 
 
 class Change(NamedTuple):
@@ -40,6 +42,32 @@ class Change(NamedTuple):
     up: Tuple[int, ...] = ()
     out: Tuple[int, ...] = ()
     inside: Tuple[int, ...] = ()
+
+
+class DatedMap(NamedTuple):
+    """A line of an OSD map, with the samples between which the cluster got it."""
+
+    line: Mapping[str, Any]
+    t: float  # by the monitors' clock
+    low: float  # of the last sample whose cluster had no such map yet
+    high: float  # of the first sample whose cluster had it
+    moved: float  # seconds by which the clock of the node that samples had moved by then
+
+    @property
+    def contradiction(self) -> float:
+        """Seconds by which the map's time contradicts the samples."""
+        return max(0.0, self.low - self.t - _BY_CHANCE, self.t - self.high - _BY_CHANCE)
+
+    @property
+    def right(self) -> float:
+        return min(max(self.t, self.low - _NEAR), self.high + _NEAR)
+
+    def change(self) -> Change:
+        lists = {name: tuple(self.line.get(key) or ()) for name, key in _LISTS.items()}
+        return Change(self.right, int(self.line["epoch"]), **lists)
+
+
+_LISTS = {"down": "down", "up": "up", "out": "out", "inside": "in"}
 
 
 class Sample(NamedTuple):
@@ -206,6 +234,7 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
             if is_behind_loss:
                 reader.forget()
             reader.add((line,))
+        reader.place_maps(clocks.has_mon(path))
     samples.interval, samples.period = samples.interval or 1.0, samples.period or 5.0
     samples.samples.sort(key=lambda sample: sample.t)
     change_of_epoch = {change.epoch: change for change in samples.changes}
@@ -237,6 +266,7 @@ class SampleReader:
         self._lost = self._awaits_state = False  # lines are lost since the last sample; no line since had the state
         self._unsaid: Tuple[str, ...] = ()  # daemons that ended or started since then
         self._clock = NEVER_SET
+        self._maps: List[DatedMap] = []
         self._shown = self._newest = -math.inf  # times of the newest sample: by its line, as if no clock was set back
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -249,6 +279,19 @@ class SampleReader:
                 self._samples.fallbacks.append(str(line.get("why")))
             if not ("end" in line or "event" in line or not isinstance(line.get("t"), (int, float))):
                 self._add_sample(line)
+
+    def place_maps(self, has_mon: bool) -> None:
+        """Give the file's OSD maps their times, now that all lines were read; `has_mon`: a monitor runs on its node.
+
+        Where the node's clock has moved against the run's, the monitors' clock has moved with it, or has not: maps get
+        the times that contradict the samples less.
+        """
+        samples, steady = self._samples, self._maps
+        moving = [dated._replace(t=dated.t - dated.moved) for dated in steady]
+        of_steady, of_moving = (sum(dated.contradiction for dated in maps) for maps in (steady, moving))
+        maps = moving if of_moving < of_steady or (of_moving == of_steady and has_mon) else steady
+        samples.changes[len(samples.changes) - len(maps) :] = [dated.change() for dated in maps]
+        samples.skew = max([samples.skew, *(abs(dated.t - dated.right) for dated in maps)])
 
     def forget(self) -> None:
         """Forget the state: lines before the next one are lost, and each line has only what changed."""
@@ -269,11 +312,9 @@ class SampleReader:
     def _add_sample(self, line: Mapping[str, Any]) -> None:
         samples, t = self._samples, self._time_of(line)
         for change in line.get("map") or ():
-            low, high = self._bounds_of_map(int(change["epoch"]), t)
-            stamped = float(change["t"]) - self._of_maps
-            right = min(max(stamped, low - _NEAR), high + _NEAR)
-            samples.skew = max(samples.skew, abs(stamped - right))
-            samples.changes.append(_change(change, right))
+            bounds, moved = self._bounds_of_map(int(change["epoch"]), t), float(line["t"]) - self._offset - t
+            self._maps.append(DatedMap(change, float(change["t"]) - self._of_maps, *bounds, moved))
+            samples.changes.append(self._maps[-1].change())
         if line.get("gap"):
             seconds, why = line["gap"]
             samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
@@ -341,14 +382,6 @@ def _clean_and_recovering_or_backfilling(state: Mapping[str, Any]) -> Tuple[bool
     clean = sum(n for name, n in pgs.items() if is_clean(name))
     recovering_or_backfilling = any({"recovering", "backfilling"} & set(name.split("+")) for name in pgs)
     return 0 < clean == state.get("num_pgs", sum(pgs.values())), recovering_or_backfilling
-
-
-def _change(line: Mapping[str, Any], t: float) -> Change:
-    lists = {name: tuple(line.get(key) or ()) for name, key in _LISTS.items()}
-    return Change(t, int(line["epoch"]), **lists)
-
-
-_LISTS = {"down": "down", "up": "up", "out": "out", "inside": "in"}
 
 
 def _missing(samples: Samples) -> List[Dict[str, Any]]:
