@@ -269,15 +269,15 @@ def _records(lines: Iterable[bytes], path: Path) -> Tuple[List[Dict[str, Any]], 
     return records, damaged
 
 
-def each_json_line(path: Path, word: str = "") -> Iterator[Dict[str, Any]]:
-    """Yield the objects of `json_lines`, one line in memory at a time; only those of lines with this word."""
+def each_json_line(path: Path, *words: str) -> Iterator[Dict[str, Any]]:
+    """Yield the objects of `json_lines`, one line in memory at a time; only those of lines with one of some words."""
     try:
         file = open_regular(path, _MOST_LINES)
     except (FileNotFoundError, NotADirectoryError):
         return
-    needed = word.encode()
+    needed = [word.encode() for word in words or ("",)]
     with file:
-        yield from _objects(line for line in lines_of(file) if needed in line)
+        yield from _objects(line for line in lines_of(file) if any(word in line for word in needed))
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Collection, Counter, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Collection, Counter, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster_conditions import CLOCK
 from cbt_plugins.formatting import about_size, several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results.archive import ArchivedRun
-from cbt_plugins.results.clock_drift import ClockDrift
+from cbt_plugins.results.clock_drift import ClockDrift, ClockLine
 
 _OTHERS = ("warp", "hsbench", "cbt", "cbt_plugins", "python")
 #: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
@@ -194,9 +194,9 @@ class Clocks:
         """Return whether a monitor of Ceph runs on that node."""
         return _node_of(path) in self.mons
 
-    def drift_of_file(self, path: Path, set_at: Sequence[float]) -> ClockDrift:
-        """Return the drift of that node's clock from `of_file`; `set_at` as in ClockDrift.of."""
-        return ClockDrift.of(self.measured, _node_of(path), self.of_file(path), set_at)
+    def drift_of_file(self, path: Path, lines: Iterable[ClockLine]) -> ClockDrift:
+        """Return how that node's clock has moved from `of_file`; `lines`: what the file tells of it."""
+        return ClockDrift.of(self.measured, _node_of(path), self.of_file(path), lines)
 
 
 def _node_of(path: Path) -> str:

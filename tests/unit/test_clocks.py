@@ -8,7 +8,7 @@ import time
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Tuple, cast
+from typing import Any, Callable, Dict, Iterator, List, Tuple, cast
 
 import pytest
 from resources_lines import Made, write
@@ -24,7 +24,7 @@ from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.generator import LoadStart
 from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.clock_drift import ClockDrift
+from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift, ClockLine
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.node_files import read_nodes
 from cbt_plugins.results.recovery.cluster_samples import read_samples, samples_of
@@ -126,25 +126,86 @@ def test_a_step_that_a_line_tells_is_taken_off_once(tmp_path: Path) -> None:
     assert [sample.t for sample in made.samples] == pytest.approx([sample.t for sample in recorded.samples], abs=0.002)
 
 
-def test_a_clock_that_was_set_is_no_drift() -> None:
-    """The lines of its samples tell of that, and a resumed run has the offset of before in its manifest."""
+def at_failure(hours: float, seconds: float) -> Callable[[float], float]:
+    """Seconds that a clock was set by some hours before the failure."""
+    return lambda t: seconds if t > -3600.0 * hours else 0.0
+
+
+@pytest.mark.parametrize(
+    ("moved", "told", "agents"),
+    [
+        (lambda t: (t + 36 * 3600.0) * 1.5e-4, {}, []),
+        (lambda t: (t + 36 * 3600.0) * -4e-4, {}, []),
+        (lambda t: min(1.9, max(0.0, (t + 25.5 * 3600.0) * 0.05)), {}, []),  # slewed
+        (at_failure(25.5, 5.0), {-25.5: 5.0}, []),
+        (at_failure(25.5, -5.0), {-25.5: -5.0}, []),
+        (at_failure(25.5, -5.0), {-25.5: -5.0}, [-25.4, -20.0]),
+        (lambda t: at_failure(25.5, -5.0)(t) + at_failure(15.5, 5.0)(t), {-25.5: -5.0, -15.5: 5.0}, []),
+        (lambda t: at_failure(25.5, 5.0)(t) + at_failure(15.5, -5.0)(t), {-25.5: 5.0, -15.5: -5.0}, []),
+        (lambda t: at_failure(25.5, 5.0)(t) + at_failure(25.4, -5.0)(t), {-25.5: 5.0, -25.4: -5.0}, []),
+        (lambda t: (t + 36 * 3600.0) * 1.5e-4 + at_failure(25.5, 5.0)(t), {-25.5: 5.0}, []),
+        (at_failure(25.0 + 1e-4, 5.0), {-25.0: 5.0}, []),  # measured before a line told it
+        (at_failure(25.0 + 1e-4, -5.0), {-25.0: -5.0}, []),
+        (lambda t: t * 1e-5, {-25.5: 600.0}, []),  # a pause
+        (at_failure(25.4, 5.0), {-25.5: 600.0, -25.4: 5.0}, []),  # a pause, then a step
+        (lambda t: t * 1e-5 + at_failure(0.0, 3.0)(t), {0.0: 3.0}, []),  # in the failure itself
+        (lambda t: t * 1e-5 + at_failure(0.0, -3.0)(t), {0.0: -3.0}, []),
+        (lambda t: at_failure(25.5, 900.0)(t), {}, [-25.5]),  # no agent ran when the clock was set
+        (lambda t: at_failure(25.5, -900.0)(t), {}, [-25.5]),
+    ],
+)
+def test_milestones_are_the_same_however_a_clock_moves_that_is_measured(
+    tmp_path: Path, moved: Callable[[float], float], told: Dict[float, float], agents: List[float]
+) -> None:
+    """`moved`: seconds, at a time from the failure; `told`: hours -> step that a line tells; `agents`: hours."""
+    run = archive(tmp_path, "one", 0.0, 0.0)
+    events = json_lines(run / "events.jsonl")
+    header, *lines = json_lines(DATA / "one.jsonl")
+    failed = events[0]["t"]
+    state = {key: value for key, value in lines[0].items() if key not in ("map", "gap")}
+    early = [failed + 3600.0 * hours + s for hours in {*told, *agents} if hours for s in (-1.0, 0.1, 1.1)]
+    lines = [*({**state, "t": t} for t in sorted(early)), *lines]
+    for hours, step in told.items():
+        next(line for line in lines if line["t"] > failed + 3600.0 * hours)["step"] = step
+    begins = [{**header, "t": failed + 3600.0 * hours + 0.05} for hours in agents]
+    lines = [header, *sorted([*lines, *begins], key=lambda line: float(line["t"]))]
+    clock = {t: moved(t - failed) for t in (
+        *(failed - 3600.0 * hours for hours in range(36, 0, -1)), failed - 1.0, lines[-1]["t"] + 1.0
+    )}  # fmt: skip
+    clock[min(clock)] = 0.0
+    event = {"event": "clock-offset", "node": "ceph1", "error": 0.001}
+    measured = [{**event, "t": t, "seconds": seconds} for t, seconds in clock.items()]
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in [*measured, *events]))
+    (run / "phases" / "01-down" / "monitors" / "recovery.ceph1" / "recovery.jsonl").write_text(
+        "".join(json.dumps({**line, "t": line["t"] + moved(line["t"] - failed)}) + "\n" for line in lines)
+    )
+    recorded = milestones(read_samples([DATA / "one.jsonl"]), events)
+    archived = read_run(run)
+    samples = samples_of(archived)
+    of_samples = [line["t"] for line in lines if not {"version", "end", "event"} & line.keys()]
+    assert [sample.t for sample in samples.samples] == pytest.approx(of_samples, abs=0.02)
+    assert times(failure(archived, [], samples)["milestones"]) == [
+        (kind, name, None if t is None else pytest.approx(t, abs=0.003)) for kind, name, t in times(recorded)
+    ]
+
+
+def test_a_clock_that_was_set_between_two_measurements() -> None:
+    """A resumed run has the offset of before in its manifest."""
     offsets = [(0.0, 0.1), (1000.0, 0.2), (2000.0, 5.2), (3000.0, 5.3)]
     events = [{"t": t, "event": "clock-offset", "node": "n", "seconds": s, "error": 0.001} for t, s in offsets]
     drift = ClockDrift.of(events, "n", 0.2)
-    assert [drift.at(t) for t in (-9.0, 0.0, 500.0, 1000.0, 1500.0, 2500.0, 9000.0)] == pytest.approx(
-        [-0.1, -0.1, -0.05, 0.0, 0.0, 0.05, 0.1]
+    assert [drift.at(t) for t in (-9.0, 0.0, 500.0, 1000.0, 1502.5, 2505.05, 9000.0)] == pytest.approx(
+        [-0.1, -0.1, -0.05, 0.0, 2.5, 5.05, 5.1], abs=0.001
     )
-    assert ClockDrift.of(events, "other", 0.0).at(500.0) == 0.0
-    told = ClockDrift.of(events, "n", 0.1, set_at=[500.1])
-    assert [told.at(t) for t in (0.0, 500.0, 1000.0, 3000.0)] == pytest.approx([0.0, 0.0, 0.0, 0.1])
-
-
-@pytest.mark.parametrize(("seconds", "drifted"), [(0.7, 0.7), (2.0, 0.0)])
-def test_a_clock_that_moves_faster_than_a_quartz_was_set(seconds: float, drifted: float) -> None:
-    """The sampler tells of no step below 2 s."""
-    offsets = [(0.0, 0.0), (7200.0, seconds)]
-    events = [{"t": t, "event": "clock-offset", "node": "n", "seconds": s, "error": 0.001} for t, s in offsets]
-    assert ClockDrift.of(events, "n", 0.0).at(7200.0) == drifted
+    assert ClockDrift.of(events, "other", 0.0) is NO_DRIFT and NO_DRIFT.at(500.0) == 0.0
+    told = ClockDrift.of(events, "n", 0.1, [ClockLine(1505.15, 5.0)])
+    assert told.begins == {1505.15: (1, 5.0)}
+    assert [told.at(t) for t in (0.0, 500.0, 1500.0)] == pytest.approx([0.0, 0.05, 0.1], abs=0.001)
+    assert [told.at(t, 1) for t in (1505.0, 2005.0, 2505.0, 9000.0)] == pytest.approx([5.1, 5.1, 5.15, 5.2], abs=0.001)
+    # before the first measurement, and after the last one: no time comes twice
+    steps = [ClockLine(-55.0, -5.0), ClockLine(45.0, -5.0), ClockLine(99.0, 3.0)]
+    open_ends = ClockDrift.of(events[:1], "n", 0.1, steps)
+    assert [open_ends.at(0.0, stretch) for stretch in range(4)] == [5.0, 0.0, -5.0, -2.0]
 
 
 def times(made: Dict[str, Any]) -> List[Tuple[str, str, Any]]:

@@ -8,12 +8,12 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import TimedSample, is_active, is_clean
 from cbt_plugins.journal import each_json_line, json_lines
 from cbt_plugins.results.archive import ArchivedRun
-from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift
+from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift, ClockLine
 from cbt_plugins.results.clock_steps import NEVER_SET
 from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.numbered_lines import NUMBER, each_line_and_loss
@@ -228,7 +228,7 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     samples = Samples(interval=0.0, period=0.0)
     for path in paths:
-        drift = clocks.drift_of_file(path, _set_at(path)) if clocks.measured else NO_DRIFT
+        drift = clocks.drift_of_file(path, _clock_lines(path)) if clocks.measured else NO_DRIFT
         reader = SampleReader(samples, clocks.of_file(path), clocks.monitors, drift)
         for line, is_behind_loss in each_line_and_loss(path, samples.damage):
             if is_behind_loss:
@@ -243,10 +243,15 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     return samples
 
 
-def _set_at(path: Path) -> List[float]:
-    """Return the times at which the lines of a file tell that the clock was set, as it showed before."""
-    stepped = (line for line in each_json_line(path, '"step"') if isinstance(line.get("t"), (int, float)))
-    return [float(line["t"]) - float(line["step"]) for line in stepped if line.get("step")]
+def _clock_lines(path: Path) -> Iterator[ClockLine]:
+    """Yield the lines of a file that tell of its node's clock, each once: of agents that begin, and of steps."""
+    lines = (line for line in each_json_line(path, '"step"', '"version"') if line.get("step") or "version" in line)
+    clock_lines = (ClockLine(float(line["t"]), float(line.get("step") or 0.0)) for line in lines if _has_time(line))
+    return iter(dict.fromkeys(clock_lines))
+
+
+def _has_time(line: Mapping[str, Any]) -> bool:
+    return isinstance(line.get("t"), (int, float))
 
 
 class SampleReader:
@@ -257,7 +262,7 @@ class SampleReader:
     ) -> None:
         """Take the clock of the file's node, and of the monitors that make maps, minus the run's, in seconds.
 
-        `drift` is that of the file's node since its clock had this offset.
+        `drift`: how the clock of the file's node has moved since it had this offset, as far as it was measured.
         """
         self._samples = samples
         self._offset, self._of_maps, self._drift = offset, of_maps, drift
@@ -266,6 +271,7 @@ class SampleReader:
         self._lost = self._awaits_state = False  # lines are lost since the last sample; no line since had the state
         self._unsaid: Tuple[str, ...] = ()  # daemons that ended or started since then
         self._clock = NEVER_SET
+        self._stretch = 0  # of the drift
         self._maps: List[DatedMap] = []
         self._shown = self._newest = -math.inf  # times of the newest sample: by its line, as if no clock was set back
 
@@ -277,7 +283,7 @@ class SampleReader:
                 continue
             if line.get("event") == "fallback":
                 self._samples.fallbacks.append(str(line.get("why")))
-            if not ("end" in line or "event" in line or not isinstance(line.get("t"), (int, float))):
+            if not ("end" in line or "event" in line or not _has_time(line)):
                 self._add_sample(line)
 
     def place_maps(self, has_mon: bool) -> None:
@@ -303,8 +309,10 @@ class SampleReader:
         self._state = {key: value for key, value in self._state.items() if key not in _FOLLOWED}
         self._awaits_state = False  # the first line of an agent has all
         samples = self._samples
-        if isinstance(header.get("t"), (int, float)) and self._on_clock(header["t"]) >= self._newest:
-            self._clock = NEVER_SET  # its clock is right again, or it is later by now: no time comes twice
+        if _has_time(header):
+            self._stretch, _ = self._drift.begins.get(header["t"], (self._stretch, 0.0))
+            if header["t"] - self._offset >= self._newest:
+                self._clock = NEVER_SET  # its clock is right again, or it is later by now: no time comes twice
         samples.via = header.get("via") or samples.via
         samples.interval = max(samples.interval, float(header.get("interval") or 0))
         samples.period = max(samples.period, float(header.get("mgr_stats_period") or 0))
@@ -316,8 +324,10 @@ class SampleReader:
             self._maps.append(DatedMap(change, float(change["t"]) - self._of_maps, *bounds, moved))
             samples.changes.append(self._maps[-1].change())
         if line.get("gap"):
-            seconds, why = line["gap"]
-            samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+            seconds, why = float(line["gap"][0]), str(line["gap"][1])
+            _, forward = self._drift.begins.get(line["t"], (0, 0.0)) if line.get("step") else (0, 0.0)
+            if forward <= 0.0 or seconds - forward > samples.longest_interval:
+                samples.gaps.append({"t": t, "seconds": seconds - max(0.0, forward), "why": why})
         self._unsaid += _changed(line)
         self._awaits_state = self._awaits_state and _FULL not in line
         if not self._awaits_state:
@@ -341,14 +351,14 @@ class SampleReader:
         samples.append(Sample(t, self._state, self._clean, self._recovering_or_backfilling, self._unsaid))
         self._unsaid = ()
 
-    def _on_clock(self, t: float) -> float:
-        """Return a time of the node's clock on the run's."""
-        t -= self._offset
-        return t - self._drift.at(t)
-
     def _time_of(self, line: Mapping[str, Any]) -> float:
-        """Return the time of a line on the run's clock, as if the clock of its node had not been set back."""
-        shown, step = self._on_clock(float(line["t"])), float(line.get("step") or 0.0)
+        """Return the time of a line on the run's clock; where nobody measured it, as if it had not been set back."""
+        shown, step = float(line["t"]) - self._offset, float(line.get("step") or 0.0)
+        if self._drift is not NO_DRIFT:
+            if step:
+                self._samples.clock_steps.append(step)
+                self._stretch, _ = self._drift.begins.get(line["t"], (self._stretch, 0.0))
+            return shown - self._drift.at(shown, self._stretch)
         if not step and shown < self._shown:  # agents of earlier versions do not know it
             step = shown - self._shown - self._samples.interval
         if step:
