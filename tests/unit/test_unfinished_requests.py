@@ -77,6 +77,18 @@ def test_requests_that_a_load_lacks_which_began_with_the_window(tmp_path: Path) 
     assert {"p99_ms", "p999_ms"} <= set(warning["metrics"])
 
 
+@pytest.mark.parametrize("begin", [-10, 0])
+@pytest.mark.parametrize(("served", "quantiles"), [(95, 2), (60, 3), (40, 4), (20, 4)])
+def test_the_queue_of_an_overload_is_not_usual(tmp_path: Path, begin: int, served: int, quantiles: int) -> None:
+    """100/s are due; the mean latency has the time in the queue."""
+    rows, end = [], float(begin)
+    for due in (begin + i / 100 for i in range(100 * (20 - begin))):
+        end = max(end, due) + 1 / served
+        rows.append(row(due, end))
+    warning = unfinished(tmp_path / "a", rows)
+    assert [key for key in LATENCIES if key in warning["metrics"]] == list(LATENCIES[-quantiles:])
+
+
 def test_requests_that_end_after_the_window_are_lacking_in_its_percentiles(tmp_path: Path) -> None:
     warning = unfinished(tmp_path / "a", LATE)
     assert warning["metrics"] == ["mean_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms", "ttfb_p99_ms", "p99_ratio"]

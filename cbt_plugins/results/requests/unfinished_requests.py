@@ -5,17 +5,24 @@ from __future__ import annotations
 import math
 from typing import Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+import numpy as np
+
 from cbt_plugins.formatting import percent
 from cbt_plugins.metrics import MARGIN, METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.requests.job_aggregates import OpAggregates
 from cbt_plugins.results.requests.littles_law import open_loop_rates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
+from cbt_plugins.results.requests.time_series import Seconds
 
 #: seconds that a request is in flight, at least, to be told
 _LONG = 1.0
 #: standard deviations by which more requests may be in flight at the end of the window than usual by chance
 _CHANCE = 3.0
+#: share of the successes, the first ones, whose latency is usual
+_FIRST = 0.1
+#: share of the usual requests: with fewer in flight at the start of the window the load has begun just before
+_FEW = 0.8
 _NS = 1e9
 
 
@@ -56,7 +63,9 @@ def unfinished_requests(aggregates: PhaseAggregates, law: Mapping[str, float]) -
             share = hidden if is_long else 0.0
             texts = []
         else:
-            share = _late(of, aggregates.length) + rate.unstarted / max(1, rate.requests + rate.unstarted)
+            first_mean = _first_mean(aggregates.timeline.seconds.get(op))
+            share = _late(of, first_mean, aggregates.length)
+            share += rate.unstarted / max(1, rate.requests + rate.unstarted)
             late = f"{percent(share, '.2g')} of the {op} that were due in the window ended after it, or never"
             texts = [late] if share else []
         metrics = _metrics(share, hidden, is_long, of.cut + of.cut_outside + of.failed_after > 0)
@@ -83,14 +92,25 @@ def _oldest(of: OpAggregates) -> Tuple[float, float]:
     return max(of.oldest_after, of.failed.max if only_cut else 0) / _NS, slowest / _NS
 
 
-def _late(of: OpAggregates, length: float) -> float:
+def _late(of: OpAggregates, first_mean: float, length: float) -> float:
     """Return the share of the due requests of an open loop that should have ended in a window of so many seconds.
 
-    A load that begins with the window has none in flight at its start. By Little's law rate x latency are usual.
+    A load that begins with the window has few in flight at its start. By Little's law rate x latency are usual, with
+    the latency before a queue has grown: `first_mean` (ns).
     """
     due = max(1, of.finished + of.cut + of.in_flight_at_end - of.in_flight_at_start)
-    usual = max(of.in_flight_at_start, due / max(1.0, length) * _mean(of) / _NS)
+    usual = due / max(1.0, length) * min(first_mean, _mean(of)) / _NS
+    usual = usual if of.in_flight_at_start < _FEW * usual else of.in_flight_at_start
     return max(0.0, of.in_flight_at_end - usual - _CHANCE * math.sqrt(of.in_flight_at_end + usual)) / due
+
+
+def _first_mean(seconds: Optional[Seconds]) -> float:
+    """Return the mean latency (ns) of the first tenth of an operation's successes; infinite without any."""
+    if seconds is None or not seconds.sums["n"].any():
+        return math.inf
+    n, total = (np.cumsum(seconds.sums[name]) for name in ("n", "total"))
+    first = int(np.searchsorted(n, max(1.0, _FIRST * n[-1])))
+    return float(total[first] / n[first])
 
 
 def _hidden(of: OpAggregates) -> float:
