@@ -25,6 +25,7 @@ from cbt_plugins.results.recovery.milestone_titles import (
     STAYED_CLEAN,
     STAYS_TRUE,
 )
+from cbt_plugins.results.recovery.osd_turns import OsdTurns
 from cbt_plugins.results.recovery.rates import copies_made, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
@@ -168,22 +169,24 @@ class _EpisodeMilestones:
         self.changes = [change for change in samples.changes if episode.begin <= change.t <= episode.end]
         moved = [(change.t, self._moved(change)) for change in self.changes]
         self.osds: Set[int] = set(episode.osds) or {osd for _, osds in moved for osd in osds}
-        #: times of the maps that changed OSDs of the episode: searches for milestones begin there; `turned` has the
-        #: times of those maps that showed such an OSD as down (of a return: as up)
-        self.changed = [t for t, osds in moved if osds & self.osds]
+        watched = [*([self.before] if self.before else []), *self.samples]
+        self.osd_turns = OsdTurns(samples, watched, self.osds, self.is_failure)
+        #: times of the maps, or of the samples behind lost ones, that changed OSDs of the episode: searches for
+        #: milestones begin there; `turned` has the times of the maps that showed such an OSD as down (of a return: up)
+        untold = [b for _, b in self.osd_turns.untold]
+        self.changed = sorted([*(t for t, osds in moved if osds & self.osds), *untold])
         #: what the cluster was like before is about something else: an earlier fault, or the recovery from it
         self.since = self.changed[0] if self.changed else episode.begin
         self.turned = [c.t for c in self.changes if self.osds & set(c.down if self.is_failure else c.up)]
 
-        watched = [*([self.before] if self.before else []), *self.samples]
         times = [episode.begin, *(t for t in self.times if t > episode.begin), episode.end]
         self.unwatched = [(a, b) for a, b in zip(times, times[1:]) if b - a > samples.longest_interval]
-        self.watched = watched
         #: the first sample came so late that nobody knows what was before it; the last one, what was after it
         self.begun_unseen = self.before is None and any(gap[0] == episode.begin for gap in self.unwatched)
         self.ended_unseen = bool(self.open_end) and samples.place(episode.end) == len(samples.samples)
         turn = "first-down" if self.is_failure else "first-up"
-        self.moved_unseen = self._turn(turn) is not None or (self.is_failure and self._held_at_first(turn) is not None)
+        held_at_first = self.is_failure and self._held_at_first(turn) is not None
+        self.moved_unseen = self.osd_turns.of(turn) is not None or held_at_first
         stayed_clean = all(sample.clean for sample in self.samples)
         self.touched_anything = bool(self.changed) or self.moved_unseen or not stayed_clean
 
@@ -196,7 +199,8 @@ class _EpisodeMilestones:
     def counted_since(self) -> Optional[float]:
         """Return the time from which on the work of recovery belongs to the episode; None where no map tells it."""
         if self.changed:
-            return self.changed[0]
+            lost = [a for a, b in self.osd_turns.untold if a < self.changed[0]]  # the map that was first
+            return max(self.episode.begin, lost[0]) if lost else self.changed[0]
         # OSDs that were back before their undo: the recovery that their failure has begun goes on
         were_back = bool(self.osds) and self.knows_before and not self.osds & self._state("down")
         goes_on = were_back and self.touched_anything and not self.moved_unseen
@@ -225,10 +229,11 @@ class _EpisodeMilestones:
             return milestone
         if milestone.t is not None:
             late = milestone.resolution is not None and milestone.resolution > self.run_samples.longest_interval
+            earlier = None if late else self.osd_turns.earlier(name, milestone.t)
             if not late:
-                return milestone
+                return self._unknown(*earlier, True) if earlier else milestone
             return self._unknown(milestone.t - (milestone.resolution or 0.0), milestone.t, True, milestone.value)
-        turn = self._held_at_first(name) or self._turn(name)
+        turn = self._held_at_first(name) or self.osd_turns.of(name)
         if turn:
             return self._unknown(*turn, True)
         # the last sample shows that it was not yet; what is over in moments may have been in any gap
@@ -244,36 +249,10 @@ class _EpisodeMilestones:
         reason = f"unknown, between {since:.1f} s and {until:.1f} s: no samples"
         return Milestone(None, reason, value, None, (max(a, self.episode.begin), b), happened)
 
-    def _turn(self, name: str) -> Optional[Tuple[float, float]]:
-        """Return the two samples between which the OSDs changed, where no map tells of it."""
-        states = self._osds_in_samples(name)
-        for (a, before), (b, after) in zip(states, states[1:]):
-            if after and not before:
-                return a, b
-        return None
-
     def _held_at_first(self, name: str) -> Optional[Tuple[float, float]]:
         """Return the time to the first sample that knows the OSDs, if they had changed by then, and none was before."""
-        states = [] if self.knows_before else self._osds_in_samples(name)
+        states = [] if self.knows_before else self.osd_turns.states(name)
         return (self.episode.begin, states[0][0]) if states and states[0][1] else None
-
-    def _osds_in_samples(self, name: str) -> List[Tuple[float, bool]]:
-        """Return the times of the samples that know the OSDs, and whether a milestone of them holds."""
-        rules: Dict[str, Callable[[Set[int], Set[int]], bool]] = {
-            "first-down": lambda down, out: bool(self.osds & down),
-            "all-down": lambda down, out: self.osds <= down,
-            "first-up": lambda down, out: not self.osds <= down,
-            "all-up": lambda down, out: not self.osds & down,
-            "out": lambda down, out: self.osds <= out,
-        }
-        holds = rules.get(name)
-        if holds is None or not self.osds:
-            return []
-        return [
-            (sample.t, holds(set(sample.state["down"]), set(sample.state.get("out") or ())))
-            for sample in self.watched
-            if "down" in sample.state
-        ]
 
     # what the events and the OSD maps say
 
