@@ -6,6 +6,7 @@ Agents of earlier versions wrote no numbers; their lines are taken as they are.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple, TypeVar
 
@@ -27,12 +28,26 @@ class LineOrder:
         self._again = False  # in the lines of a process that stand in the file a second time
         self.doubled = self.lost = self.bad = 0
         self.gap = False  # lines are lost before the newest one
+        self._latest = -math.inf  # time of a line that was taken
+        self._left_out = False  # since the newest one, a line that is later: of a process whose first line is lost
 
     def takes(self, line: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
         """Tell whether a line is the next one; others are left out. `following` is the line after it, {} for none.
 
         A number that is above the number of the following line is damaged: it must not cost the lines that follow.
         """
+        t = line.get("t")
+        is_later = isinstance(t, (int, float)) and t > self._latest
+        if not self._is_next(line, following):
+            self._left_out |= is_later
+            return False
+        self.gap |= self._left_out
+        self._left_out = False
+        self._latest = float(t) if is_later and t is not None else self._latest
+        return True
+
+    def _is_next(self, line: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
+        """Tell the same by the numbers alone, and note what they say of lines before this one."""
         self.gap = False
         number = line.get(NUMBER)
         after = None if "version" in following else following.get(NUMBER)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.nodes.node_samples import read_node
-from cbt_plugins.results.numbered_lines import numbered_lines
+from cbt_plugins.results.numbered_lines import each_line_and_loss, numbered_lines
 
 HEADER = {"version": 2, "interval": 1.0, "cpus": 4, "hz": 100, "boot": "b", "t": 1000.0}
 
@@ -124,3 +124,19 @@ def test_agents_number_their_lines(agent: str) -> None:
     if "numbered_output" in text:
         text += (folder / "numbered_output.py").read_text()
     assert 'record["i"]' in text
+
+
+def test_a_line_of_an_agent_whose_first_line_is_lost_does_not_follow_the_agent_before(tmp_path: Path) -> None:
+    """Its numbers begin anew: the first ones are there already, and one fits at last."""
+    agent = texts([{"version": 1, "t": 0.0, "i": 0}, *({"t": float(i), "i": i} for i in range(1, 6))])
+    later = texts([{"version": 1, "t": 100.0, "i": 0}, *({"t": 100.0 + i, "i": i} for i in range(1, 9))])
+    third = texts([{"version": 1, "t": 200.0, "i": 0}, {"t": 201.0, "i": 1}])
+
+    def losses(*its: str) -> List[float]:
+        read = each_line_and_loss(write(tmp_path / "x.jsonl", [*its]), {})
+        return [line["t"] for line, is_behind_loss in read if is_behind_loss]
+
+    torn = '{"ver\n'
+    assert losses(*agent, torn, *later[1:]) == [106.0]
+    assert losses(*agent, torn, *later[1:3], *third) == [200.0]
+    assert losses(*agent, *agent[2:], *later) == [] and losses(*agent, *later, *third) == []
