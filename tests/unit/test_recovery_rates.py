@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
-from watched_failures import CLEAN, DEGRADED, DOWN, FAULT, RECOVERING, SETTLED, only, watched
+from watched_failures import BACK, CLEAN, DEGRADED, DOWN, FAULT, RECOVERING, SETTLED, only, watched
 
 from cbt_plugins.cluster import state_sampler_agent
 from cbt_plugins.journal import json_lines
@@ -43,6 +43,22 @@ def test_a_counter_that_rises_before_a_pg_can_have_recovered_counts_nothing(tmp_
     assert counted(tmp_path, (12.0 - 1, 165), (40.0, 245))["objects"] == 80
     # a report before the first PG is seen to recover it may have begun
     assert counted(tmp_path, (18.0, 165), (40.0, 245))["objects"] == 145
+
+
+@pytest.mark.parametrize(("clean", "before"), [(False, 60_000), (True, 0)])
+def test_recovery_goes_on_until_an_osd_is_up(tmp_path: Path, clean: bool, before: int) -> None:
+    """The undo begins at 60, and the node boots until 80."""
+    by_time: Dict[float, Dict[str, Any]] = {line["t"]: line for line in (DOWN, *LINES)}
+    by_time[50.0] = END if clean else {"t": 50.0}
+    by_time[80.0] = {"t": 80.0, "down": [], "map": [{"epoch": 3, "t": 79.5, "up": [6, 7]}], "settled": False}
+    by_time[92.0] = {"t": 92.0, "pgs": CLEAN, "degraded": [0, 0], "settled": True}
+    for t, value in ((0.0, 100), (58.0, 130), (65.0, 160), (79.0, 190), (85.0, 200)):
+        by_time[t] = {**by_time.get(t, {"t": t}), "recovered": [value, 1000 * value, 0]}
+    by_time[82.0] = {"t": 82.0, "pgs": RECOVERING}
+    failure, back = milestones(watched(tmp_path, *by_time.values()), [*FAULT, *BACK])["episodes"]
+    counted = [failure["recovery"]["bytes"], back["recovery"]["bytes_before"], back["recovery"]["bytes"]]
+    assert counted[1:] == [before, 10_000] and (clean or counted[0] == 30_000)
+    assert failure["recovery"]["bytes_before"] == 0
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,15 @@ def test_what_osds_moved_unseen_is_unknown(tmp_path: Path) -> None:
     assert score["cluster"]["moved_mib"] == 3.0
 
 
+def test_what_recovery_moves_until_osds_return_is_moved_too(tmp_path: Path) -> None:
+    """Of the return; before the failure it was of something else."""
+    made = episodes(FAULT, BACK)
+    for line, before in zip(made["episodes"], (7 * MIB, 4 * MIB)):
+        line["recovery"]["bytes_before"] = before
+    (score,) = scored(tmp_path, load(0, 100, 0.1, 0.01), made)
+    assert score["cluster"]["moved_mib"] == 10.0
+
+
 def a_score(number: int, **more: Any) -> Dict[str, Any]:
     total: Dict[str, Any] = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms"), 9.0)
     total.update(requests=900, errors=number, waited=0, bad_seconds=10 + number, obj_per_s=9.0)

@@ -82,6 +82,9 @@ def _cluster(episodes: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     # without an effect nothing was moved; of an effect that no OSD map tells of, nobody has counted it
     changed = [episode for episode in episodes if episode["effect"] is not False]
     moved: List[Any] = [(episode["recovery"] or {}).get("bytes") for episode in changed]
+    # until an OSD changes, the recovery from the episode before goes on: a node may boot for minutes
+    later = [episode["recovery"] or {} for episode in changed if episode is not episodes[0]]
+    before = sum(recovery.get("bytes_before") or 0 for recovery in later)
     touched = bool(changed)
     # what recovery moved after the last sample, or would have moved later, is not in the sum
     ended = all(_seconds_until_clean(episode) is not None for episode in changed if episode["kind"] == "return")
@@ -89,7 +92,7 @@ def _cluster(episodes: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     return {
         "touched": touched,
         "recovery_s": _seconds_until_clean(returns[-1]) if returns else None,
-        "moved_mib": round(sum(moved) / 2**20, 3) if counted else None,
+        "moved_mib": round((sum(moved) + before) / 2**20, 3) if counted else None,
     }
 
 

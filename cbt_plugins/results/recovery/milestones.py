@@ -26,7 +26,7 @@ from cbt_plugins.results.recovery.milestone_titles import (
     STAYS_TRUE,
 )
 from cbt_plugins.results.recovery.osd_turns import OsdTurns
-from cbt_plugins.results.recovery.rates import copies_made, recovered
+from cbt_plugins.results.recovery.rates import bytes_before, copies_made, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
 UNCHANGED = "unchanged"
@@ -95,6 +95,8 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
         back = [change.t for change in search.changes if change.t > since and search.osds & set(change.up)]
         copies_until = min([until, *back]) if search.is_failure else since
         rate.update(copies_made(search.run_samples, since, rate["begin"], copies_until))
+        goes_on = search.before is not None and not search.before.clean  # the recovery from the episode before
+        rate["bytes_before"] = bytes_before(search.run_samples, episode.begin, since) if goes_on else 0
     before, last = search.before, search.samples[-1] if search.samples else None
     outcome = search.outcome(clean)
     return {

@@ -49,6 +49,16 @@ def recovered(samples: Samples, since: float, begin: Optional[float], end: float
     return numbers
 
 
+def bytes_before(samples: Samples, begin: float, since: float) -> int:
+    """Return the bytes by which the counter rose from `begin` on that `recovered` does not have from `since` on.
+
+    A rise that began before `begin` counts in full: what `recovered` has until `begin` lacks it.
+    """
+    steps = [step for step in samples.rises if begin < step[1] and step[0] < since]
+    shares = [1.0 if step[1] <= since else 1.0 - _share_since(samples, step, since) for step in steps]
+    return round(sum(share * max(0, rise[1]) for (_, _, rise), share in zip(steps, shares)))
+
+
 def _share_since(samples: Samples, step: Tuple[float, float, Sequence[int]], since: float) -> float:
     """Return the part of a rise that counts from `since` on: all, unless PGs recovered between its begin and `since`.
 
