@@ -16,6 +16,42 @@ def hits(t: float, loads: List[Tuple[float, float]]) -> float:
     return 1000 * sum(max(0.0, min(t, end) - begin) for begin, end in loads)
 
 
+@pytest.mark.parametrize(
+    ("heavy", "light"),
+    [
+        ([(4400, 5045), (5655, 6300)], (5050, 5650)),
+        ([(5020, 5080), (5655, 5690)], (5085, 5650)),  # no sample shows the heavy loads alone
+        ([(900, 1004), (1066, 1200)], (1005, 1065)),
+        ([(900, 1001)], (1001, 1065)),
+        ([(900, 1004), (1066, 1200)], (1005, 1005)),  # a wait
+    ],
+)
+def test_a_light_load_has_nothing_of_a_busy_neighbour(
+    tmp_path: Path, heavy: List[Tuple[float, float]], light: Tuple[float, float]
+) -> None:
+    """1000 requests a second of 1 s, and 10 a second of 50 ms."""
+    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+    for t in [*range(0, 3600, 10), *range(3600, 9000, 100)]:
+        busy, calm = hits(t, heavy), hits(t, [light]) / 100
+        counters = {"onode_hits": busy + calm, "op_latency": [busy + calm, busy + calm / 20]}
+        lines.append({"t": T0 + t, "d": {"osd.1": counters}})
+    window = (heavy[0][1] + 1.0, heavy[-1][0] - 1.0) if light[0] == light[1] else light
+    made = made_of(archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines}), window)
+    values = {line["name"]: line["value"] for line in made["phases"]["x"]["lines"]}
+    expected = (0.0, None) if light[0] == light[1] else (10.0, 50.0)
+    assert (values["onode_hits"], values["op_latency"]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("beside", "rate_of_window"), [(True, None), (False, 980.0)])
+def test_without_two_samples_inside_what_is_further_away_tells(
+    tmp_path: Path, beside: bool, rate_of_window: Optional[float]
+) -> None:
+    """Samples are 1 s before the window and 1 s behind it."""
+    window = (5001.0, 5099.0)
+    loads = [(4000.0, 5001.0), (5099.0, 6000.0)] if beside else [window]
+    assert rate(sampled(tmp_path, *loads), window) == (rate_of_window and pytest.approx(rate_of_window, rel=0.01))
+
+
 def sampled(tmp_path: Path, *loads: Tuple[float, float]) -> Path:
     """Return an archive with samples each 10 s for an hour, then each 100 s."""
     lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]

@@ -41,7 +41,7 @@ INTERVAL, FINE, COARSER = 10.0, 360, 10
 SELDOM = {"allocator_score": 1800.0}
 #: intervals without a sample that make a gap
 GAP_INTERVALS = 2.5
-#: share of a window by which the rise in it may be wrong, because samples are beside its ends
+#: share by which the rise in a window may be wrong, because samples are beside its ends
 _MOST_WRONG = 0.1
 Window = Tuple[float, float]
 
@@ -86,24 +86,29 @@ class CounterSeries:
         """
         if not self.is_watched_in(window):
             return None
-        if self._is_state or not self._is_wrong_in(window):
-            return self._at(window)
-        inside = self._times[np.searchsorted(self._times, window[0]) : np.searchsorted(self._times, window[1], "right")]
-        if len(inside) < 2 or inside[0] == inside[-1]:
-            return None
-        low, high = self._at((inside[0], inside[-1]))
-        return np.vstack((low, low + (high - low) * (window[1] - window[0]) / (inside[-1] - inside[0])))
+        first, end = np.searchsorted(self._times, window[0]), np.searchsorted(self._times, window[1], "right")
+        if self._is_state or end - first < 2 or self._times[first] == self._times[end - 1]:
+            levels = self._at(window)
+            is_wrong = not self._is_state and (self._is_wrong_in(window) or self._may_be_of_neighbours(window, levels))
+            return None if is_wrong else levels
+        inside = float(self._times[first]), float(self._times[end - 1])
+        levels = self._at((*window, *inside))
+        rise = (levels[3] - levels[2]) * ((window[1] - window[0]) / (inside[1] - inside[0]))
+        # what rose between a sample inside and one beside may be of a busier load
+        is_busier_beside = _exceeds(levels[1] - levels[0] - rise, levels[1] - levels[0])
+        is_wrong = is_busier_beside or self._is_wrong_in(window)
+        return np.vstack((levels[2], levels[2] + rise)) if is_wrong else levels[:2]
 
     def is_watched_in(self, window: Window) -> bool:
         """Return whether there are samples near both ends of a window."""
         return self.meets(window) and all(_near(end, self._times, self._intervals) for end in window)
 
-    def _at(self, times: Window) -> np.ndarray:
+    def _at(self, times: Sequence[float]) -> np.ndarray:
         columns = range(self._levels.shape[1])
         return np.column_stack([np.interp(times, self._edges, self._levels[:, i]) for i in columns])
 
     def _is_wrong_in(self, window: Window) -> bool:
-        """Return whether what a counter rose by beside a window may be too much of its rise in the window.
+        """Return whether a counter's rise in a window may be wrong, if the counter rises as fast beside the window.
 
         Between two samples a counter seems to rise evenly. If it does so at `t` only on one side, its value there is
         wrong by what it rises in (t - before) * (after - t) / (after - before) seconds.
@@ -117,6 +122,24 @@ class CounterSeries:
         if sum(wrong.values()) > most:
             wrong = {n: seconds for n, seconds in wrong.items() if (self._levels[n] != self._levels[n - 1]).any()}
         return sum(wrong.values()) > most
+
+    def _may_be_of_neighbours(self, window: Window, levels: np.ndarray) -> bool:
+        """Return whether too much of the rise may be from beside a window, where it is as fast as further away."""
+        beside, edges, edge_levels = np.zeros(self._levels.shape[1]), self._edges, self._levels
+        after, before = np.searchsorted(edges, window[0]), np.searchsorted(edges, window[1], "right") - 1
+        for t, near, step in ((window[0], after - 1, -1), (window[1], before + 1, 1)):
+            further, inner = near + step, near - step
+            if min(near, further) < 0 or max(near, further) >= len(edges):
+                continue
+            per_s = (edge_levels[further] - edge_levels[near]) / max(abs(edges[further] - edges[near]), 1e-9) * step
+            inside = abs(edge_levels[inner] - edge_levels[near]) * (edges[inner] - t) / (edges[inner] - edges[near])
+            beside += np.minimum(per_s * abs(t - edges[near]), inside)
+        return _exceeds(beside, levels[1] - levels[0])
+
+
+def _exceeds(wrong: np.ndarray, rise: np.ndarray) -> bool:
+    """Return whether too much of a rise is wrong, in any column."""
+    return any(part > _MOST_WRONG * of_all + 1e-9 for part, of_all in zip(wrong.tolist(), rise.tolist()))
 
 
 class DaemonCounters:
