@@ -214,12 +214,12 @@ def areas(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Area]:
 
     CRUSH chooses a bucket such as a datacenter by weights only, so that step chooses the same ones when OSDs are out,
     even all OSDs of a bucket. Only a step that comes to OSDs chooses again. Rules that choose again in all steps
-    (`choose_msr`) have no parts.
+    (`choosemsr`) have no parts.
     """
     steps = _steps(facts, pool)
     kind, domains = domain_members(facts, pool)
     *outer, last = [s for s in steps if s["op"].startswith("choose")] or [{}]
-    has_parts = bool(outer) and not any("_msr" in s["op"] for s in steps)
+    has_parts = bool(outer) and not any("msr" in s["op"] for s in steps)
     taken = [s for s in steps if s["op"] == "take"]
     for step in taken:
         root, device = _root(facts, step)

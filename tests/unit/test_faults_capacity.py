@@ -138,7 +138,7 @@ def test_a_rule_of_two_steps_moves_no_data_to_another_rack(racks: int) -> None:
     assert "rack rack0 (pools: rbd, data) would be 100.0 % full" in found
     facts = in_two_steps(regular(4 * racks, 1, 0.75, racks), 2)
     assert filled(facts, *facts.below(-20)) == ([], [])  # all of rack0
-    assert filled(in_two_steps(regular(4 * racks, 1, 0.75, racks), 2, "_msr"), 0) == ([], [])  # chooses all again
+    assert filled(in_two_steps(regular(4 * racks, 1, 0.75, racks), 2, "msr"), 0) == ([], [])  # chooses all again
     # both hosts of a rack are needed: each keeps its data
     ((found,), _) = filled(in_two_steps(regular(2 * racks, 4, 0.72, racks), 2), 0)
     assert "host node1 (pools: rbd, data) would be 96.0 % full" in found
