@@ -347,11 +347,14 @@ def _say_removed(folder: Path, labels: Sequence[str]) -> None:
 
 def _say_refused(folder: Path, error: Exception) -> int:
     try:
-        number = len(open_steps_in(folder))
+        lines, unknown = read_lines(folder)
+        number = len(still_open(lines))
     except (OSError, FaultError):
         return say("Error", f"{folder}: {_text(error)}: its open changes are unknown", OPEN)
     say("Error", f"{folder}: {_text(error)}" + (f" ({number} open)" if number else ""), OPEN)
-    return OPEN if number or isinstance(error, JournalInUse) else UNDONE
+    if unknown:
+        say("Error", unknown, OPEN)
+    return OPEN if number or unknown or isinstance(error, JournalInUse) else UNDONE
 
 
 def _text(error: Exception) -> str:

@@ -15,7 +15,7 @@ from faults_world import MADE, Connections, injector, part
 from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults import FaultError
+from cbt_plugins.faults import FaultError, cluster_access
 from cbt_plugins.faults.undo_journal import FILE, UndoJournal, given_up_in, open_steps_in
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.tools.__main__ import main
@@ -276,6 +276,20 @@ def test_a_change_whose_line_is_damaged_is_not_said_to_be_undone(
     left = [line for line in (folder / FILE).read_text().splitlines(keepends=True) if f'"id": "{id}"' not in line]
     (folder / FILE).write_text("".join(line for line in left if not line.startswith("\0")))
     assert main(["undo", str(folder)]) == 0 and not world.state["keys"]
+
+
+def test_a_damaged_journal_is_said_beside_another_refusal(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No line tells an open change any more, and the file that tells how to reach the cluster is lost too."""
+    folder = broken(tmp_path / "run", world)
+    lines = (folder / FILE).read_text().splitlines(keepends=True)
+    (folder / FILE).write_text("".join("\0" + line[1:] if '"open"' in line else line for line in lines))
+    (folder / cluster_access.FILE).unlink()
+    for command in (["--dry-run"], []):
+        assert main(["undo", str(folder), *command]) == 1
+        assert "its open changes are unknown: " in capsys.readouterr().err
+    assert world.differences()
 
 
 def broken_aside(folder: Path) -> Path:
