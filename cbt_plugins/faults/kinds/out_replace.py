@@ -15,7 +15,7 @@ from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.kind import Kind, ServiceOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
-from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.faults.step import Check, Command, FaultError, NoAnswer, Step
 
 
 class Out(Kind):
@@ -119,13 +119,13 @@ def _destroy(scene: Scene, osd: int) -> Command:
 def _if_destroyed(scene: Scene, node: str, osd: int, text: str) -> str:
     """Return commands of the undo that run only if the OSD was destroyed, and fail if the cluster does not say so.
 
-    Raises FaultError if `ceph` does not work as root on the node.
+    Raises NoAnswer if `ceph` does not work as root on the node, perhaps only for the moment.
     """
     question = f"{scene.ceph.command} osd tree destroyed -f json"
     try:
         scene.ask(node, question, root=True)
-    except FaultError as error:
-        raise FaultError(f"{error}: to create osd.{osd} again, root needs `ceph` and its keyring there") from error
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}: to create osd.{osd} again, root needs `ceph` and its keyring there") from error
     return f"d=$({question}) && if printf '%s' \"$d\" | grep -Eq '\"id\": ?{osd},'; then {text}; fi"
 
 
