@@ -195,7 +195,7 @@ class Connections:
 
 def _lines(text: str) -> List[Tuple[str, str]]:
     """Simple commands, each with what joins it to the one before it."""
-    parts = re.split(r"(&&|;)\s*", text)
+    parts = re.split(r"(&&|[;\n])\s*", text)
     return [(part.strip(), joint) for part, joint in zip(parts[::2], ["", *parts[1::2]]) if part.strip()]
 
 

@@ -17,6 +17,9 @@ T = TypeVar("T")
 #: {"=": "noout"}: True if a list of plain values has this value
 Place = Tuple[Any, ...]
 
+#: a value of an OSD in the OSD map: (3, "up")
+OsdValue = Tuple[int, str]
+
 _NUMBER = r"[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?"
 _SIZE = rf"({_NUMBER})([KMGTPE])(i?)B?"
 _TRUTH = {"true": True, "false": False}
@@ -39,11 +42,18 @@ class Command:
     timeout: float = 60.0  # seconds
     root: bool = False
     secrets: Tuple[str, ...] = ()  # environment variables that must be set; their values are written to no file
-    #: of an undo that starts daemons which the step itself does not stop: it is left out while another step has one
-    daemons: Tuple[str, ...] = ()
+    #: of an undo that restores values of OSDs which another fault may have changed: each value, and its text alone
+    parts: Tuple[Tuple[OsdValue, str], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}"
+
+    def without(self, values: Collection[OsdValue]) -> Optional[Command]:
+        """Return the command without the parts for some values of OSDs; None if no part is left."""
+        parts = tuple((value, text) for value, text in self.parts if value not in values)
+        if len(parts) == len(self.parts):
+            return self
+        return replace(self, text="\n".join(text for _, text in parts), parts=parts) if parts else None
 
 
 @dataclass(frozen=True)
@@ -87,9 +97,9 @@ class Check:
                 return f"{_where(place)} is {actual!r}, not {_expectation(wanted)}"
         return None
 
-    def without(self, osds: Collection[int]) -> Check:
-        """Return the check without the values of some OSDs."""
-        return replace(self, want=tuple((p, v) for p, v in self.want if not any({"osd": osd} in p for osd in osds)))
+    def without(self, values: Collection[OsdValue]) -> Check:
+        """Return the check without some values of OSDs."""
+        return replace(self, want=tuple((place, v) for place, v in self.want if _osd_value(place) not in values))
 
     @property
     def may_go(self) -> bool:
@@ -136,11 +146,16 @@ class Step:
         """Return the OSDs among its daemons."""
         return tuple(int(name[4:]) for name in self.daemons if name.startswith("osd."))
 
-    def without(self, daemons: Collection[str]) -> Step:
-        """Return the step with an undo that leaves out daemons: commands that start one of them, values of OSDs."""
-        osds = [int(name[4:]) for name in daemons if name.startswith("osd.")]
-        undo = tuple(command for command in self.undo if not set(daemons) & set(command.daemons))
-        return replace(self, undo=undo, checks=tuple(c for c in (c.without(osds) for c in self.checks) if c.want))
+    @property
+    def restored(self) -> Set[OsdValue]:
+        """Return the values of its OSDs in the OSD map that its undo restores: of OSDs that are only out, not `up`."""
+        values = (_osd_value(place) for check in self.checks for place, _ in check.want)
+        return {value for value in values if value and value[0] in self.osds}
+
+    def without(self, values: Collection[OsdValue]) -> Step:
+        """Return the step with an undo that neither restores nor checks some values of OSDs."""
+        undo = tuple(c for c in (command.without(values) for command in self.undo) if c)
+        return replace(self, undo=undo, checks=tuple(c for c in (c.without(values) for c in self.checks) if c.want))
 
     def counting(self, seconds: float, refused: bool) -> Tuple[Check, ...]:
         """Return the checks that have not lapsed, some seconds after the command; `refused`: the command failed."""
@@ -224,8 +239,8 @@ class UndoRecord:
 
 
 def _command(data: Mapping[str, Any]) -> Command:
-    # an earlier version wrote no daemons
-    return Command(**{**data, "secrets": tuple(data["secrets"]), "daemons": tuple(data.get("daemons", ()))})
+    parts = tuple(((osd, name), text) for (osd, name), text in data.get("parts", ()))  # an earlier version wrote none
+    return Command(**{**data, "secrets": tuple(data["secrets"]), "parts": parts})
 
 
 def _check(data: Mapping[str, Any]) -> Check:
@@ -265,6 +280,12 @@ class ReplyValues:
 def find(value: Any, place: Place) -> Any:
     """Return the value at a place, None when there is none."""
     return ReplyValues(value).find(place)
+
+
+def _osd_value(place: Place) -> Optional[OsdValue]:
+    """Return the value of an OSD that a place of the OSD map is."""
+    in_map = len(place) == 3 and place[0] == "osds" and isinstance(place[1], Mapping) and "osd" in place[1]
+    return (place[1]["osd"], place[2]) if in_map else None
 
 
 def _entry(place: Place) -> Place:

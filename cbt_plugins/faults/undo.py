@@ -82,17 +82,18 @@ class Undoer:
         return left
 
     def _spare_held(self, lot: List[UndoRecord]) -> List[UndoRecord]:
-        """Return the steps with undos that leave out daemons which another fault still has.
+        """Return the steps with undos that leave out the values of OSDs which the undo of another open fault restores.
 
         A fault of links that is light enough leaves its OSDs to other faults, but its undo starts OSDs that have ended.
         """
-        started = {name for record in lot for command in record.step.undo for name in command.daemons}
-        if not started:
+        shared = {value for record in lot for command in record.step.undo for value, _ in command.parts}
+        if not shared:
             return lot
         open_records = [record for record in self._journal.still_open() if record.label != lot[0].label]
-        held = {name: record.label for record in open_records for name in record.step.daemons if name in started}
-        for name, label in held.items():
-            log.info("%s: the undo leaves out %s, which %s has", lot[0].label, name, label)
+        held = {value: record.label for record in open_records for value in record.step.restored}
+        for osd, name in sorted(shared & set(held)):
+            text = "%s: the undo leaves out `%s` of osd.%d, which the undo of %s restores"
+            log.info(text, lot[0].label, name, osd, held[osd, name])
         return [replace(record, step=record.step.without(held)) for record in lot]
 
     def _tell_ended(self, records: Sequence[UndoRecord]) -> None:

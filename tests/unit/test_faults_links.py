@@ -363,19 +363,26 @@ class LinkNodes(Connections):
         return Result(next((reply for word, reply in replies.items() if word in text), ""), "", 0)
 
 
-@pytest.mark.parametrize("kind", ["stop", "out"])
-def test_the_undo_of_a_delay_leaves_out_osds_that_another_fault_has(kind: str, tmp_path: Path) -> None:
-    world = LinkNodes(hosts=4, per_host=2)
+@pytest.mark.parametrize(("kind", "left"), [("stop", (0, 1)), ("out", (1, 0))])
+def test_the_undo_of_a_delay_leaves_out_osds_that_another_fault_has(
+    kind: str, left: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    world = LinkNodes(hosts=4, per_host=3)
+    osds = world.state["osds"]
     made = injector(tmp_path, world)
     made.acquire()
     made.inject(Fault("slow", "delay", ("node1", "node2"), options={"delay": 0.05}, accept=ANYTHING))
     made.inject(Fault("gone", kind, ("osd.0",), accept=ANYTHING))
-    world.state["osds"]["2"].update(up=0, unit="inactive")  # has ended because of the delay
-    sent = len(world.said)
+    for osd in ("0", "1", "3"):  # have ended because of the delay, also on the node of the fault
+        osds[osd].update(up=0, unit="inactive")
+    for osd in ("2", "4"):
+        osds[osd].update(**{"in": 0})
     assert made.undo(["slow"]) == []
+    assert "slow: the undo leaves out `in` of osd.0, which the undo of gone restores" in caplog.text
     assert world.differences() == {"osd.0"} and [record.label for record in made.open_changes] == ["gone"]
-    assert not any("osd in" in text for _, text in world.said[sent:])
+    assert (osds["0"]["up"], osds["0"]["in"]) == left
     assert made.undo(["gone"]) == [] and world.differences() == set()
     made.inject(Fault("again", "delay", ("node1",), options={"delay": 0.05}, accept=ANYTHING))
-    world.state["osds"]["1"].update(**{"in": 0})
+    osds["1"].update(**{"in": 0})
     assert made.undo(["again"]) == [] and world.differences() == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
+from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -244,12 +244,16 @@ class Links(Kind):
         of_nodes = (osd for node in targets.nodes for osd in scene.on_node(node))
         osds = [o for o in sorted({*of_nodes, *taken.osds}) if scene.facts.osds[o]["up"]]
         services_by_node = service_managers.find_services(scene, osd_names(osds), self.options.service_manager or "")
-        starts = [
-            replace(command, daemons=tuple(str(service.name) for service in of_node))
-            for of_node in services_by_node.values()
-            for command in service_managers.start(scene, of_node)
-        ]
-        marks = [replace(command, daemons=tuple(map(str, osd_names(osds)))) for command in scene.mark_in(osds)]
+        services = {int(service.name.id): service for of_node in services_by_node.values() for service in of_node}
+        groups: Dict[Tuple[str, str], List[int]] = {}
+        for osd, service in services.items():
+            groups.setdefault((service.node, service.manager), []).append(osd)
+
+        def start(numbers: Sequence[int]) -> Sequence[Command]:
+            return service_managers.start(scene, [services[osd] for osd in numbers])
+
+        starts = [command for group in groups.values() for command in _in_parts("up", group, start)]
+        marks = [command for group in groups.values() for command in _in_parts("in", group, scene.mark_in)]
         return replace(
             step,
             undo=(*step.undo, *starts, *marks),
@@ -260,6 +264,15 @@ class Links(Kind):
             silent=not set(taken.osds) <= set(down),
             side_by_side=False,
         )
+
+
+def _in_parts(
+    value: str, osds: Sequence[int], restore: Callable[[Sequence[int]], Sequence[Command]]
+) -> Iterator[Command]:
+    """Yield the commands that restore a value of OSDs, with a part for each OSD: another fault may have the OSD."""
+    for command in restore(osds):
+        parts = tuple(((osd, value), alone.text) for osd in osds for alone in restore([osd]))
+        yield replace(command, parts=parts)
 
 
 def peers_of(scene: Scene, targets: Targets, named: Sequence[str]) -> List[str]:
