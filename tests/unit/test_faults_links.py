@@ -386,3 +386,17 @@ def test_the_undo_of_a_delay_leaves_out_osds_that_another_fault_has(
     made.inject(Fault("again", "delay", ("node1",), options={"delay": 0.05}, accept=ANYTHING))
     osds["1"].update(**{"in": 0})
     assert made.undo(["again"]) == [] and world.differences() == set()
+
+
+def test_a_partition_is_undone_after_the_fault_that_had_an_osd_of_the_far_side_out(tmp_path: Path) -> None:
+    """Its check must not want the OSD out for good; an undo before that of the other fault leaves it out."""
+    world = LinkNodes(hosts=4, per_host=2)
+    made = injector(tmp_path, world)
+    made.acquire()
+    accept = (*ANYTHING, "quorum", "head", "mgr")
+    cut = Fault("cut", "partition", ("node1", "node2", "node3"), options={"peers": ["node4"]}, accept=accept)
+    for first, second in (("gone", "cut"), ("cut", "gone")):
+        made.inject(Fault("gone", "out", ("osd.7",), accept=accept))
+        assert 7 in made.inject(cut, wait=False).taken.osds
+        assert made.undo([first]) == [] and (world.state["osds"]["7"]["in"] == 1) is (first == "gone")
+        assert made.undo([second]) == [] and world.differences() == set()
