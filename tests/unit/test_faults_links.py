@@ -378,6 +378,13 @@ def test_the_undo_of_a_delay_leaves_out_osds_that_another_fault_has(
         osds[osd].update(up=0, unit="inactive")
     for osd in ("2", "4"):
         osds[osd].update(**{"in": 0})
+    world.fail.append("osd in 1")
+    (still,) = made.undo(["slow"])  # its commands are for an undo by hand
+    by_hand = "\n".join(still.commands)
+    assert ("ceph-osd@0.service" in by_hand) is (kind == "out") and "osd in 0" not in by_hand
+    assert all(text in by_hand for text in ("ceph-osd@1.service", "osd in 1", "osd in 2", "ceph-osd@3.service"))
+    assert "osds.osd=0.in" not in by_hand and ("osds.osd=0.up" in by_hand) is (kind == "out")
+    world.fail.clear()
     assert made.undo(["slow"]) == []
     assert "slow: the undo leaves out `in` of osd.0, which the undo of gone restores" in caplog.text
     assert world.differences() == {"osd.0"} and [record.label for record in made.open_changes] == ["gone"]
