@@ -103,7 +103,7 @@ _ALL = (
     _info("no-aggregates", "results were computed from a job's rows, because it has no aggregates"),
     WarningKind("aggregates", "the aggregates of a job could not be made on its node", forbids_verdict=True),
     WarningKind("missing-objects", "requests for objects that should exist got 404"),
-    WarningKind("gone-objects", "objects are missing that a broken-off attempt may have deleted"),
+    WarningKind("gone-objects", "objects are missing that a broken-off attempt or a lost job may have deleted"),
     WarningKind("unknown-objects", "it is unknown whether objects exist"),
     WarningKind("objects-changed", "after the LIST before the load, other clients changed objects that the load read"),
     WarningKind("out-of-reach", "over 5 % of the objects were unknown to the load, and were not used"),

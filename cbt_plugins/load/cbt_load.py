@@ -1,7 +1,7 @@
 """cbt-load: one process per driver and phase, on objects whose names are numbers (docs/CBT-LOAD.md).
 
 Each driver has a set of objects of its own in every bucket it works on, and knows which of them exist: from the state
-that it left after the phase before, or, when a phase was broken off, from listing them again.
+that it left after the phase before, or, when a phase was broken off or left no state, from listing them again.
 """
 
 from __future__ import annotations
@@ -210,6 +210,7 @@ class CbtLoadJobs(Generator):
         spaces: List[Dict[str, Any]] = []
         # the run has looked for existing buckets: one that is missing now is nothing to make in the user's account
         make = driver.id not in memory.states and not any(self._buckets[key].existing for key in driver.buckets)
+        rebuild = memory.stale or driver.id in memory.outdated
         for key in driver.buckets:
             bucket = self._buckets[key]
             prefix = self._prefix(driver, bucket)
@@ -217,7 +218,7 @@ class CbtLoadJobs(Generator):
             if bucket.user:  # the number of its keys in `environment`
                 own["keys"] = str(2 + self._plan.users.index(bucket.user))
             own["objects"] = self._part(bucket.objects, driver, key) if bucket.objects else 0
-            spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
+            spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": rebuild})
             if _is_listed(self._plan, bucket):
                 old = {"name": f"{key}, listed", "bucket": self._names[key], "numbered": False}
                 selection = {"prefix": "" if bucket.existing else "keep/", "exclude": f"cbtp-{self._run_id}/"}

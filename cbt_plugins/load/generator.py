@@ -136,7 +136,7 @@ class Memory:
 
     states: Mapping[str, Path] = field(default_factory=dict)  # driver -> its last state file
     stale: bool = False  # an attempt was broken off since: list what is there
-    #: drivers without a state of the last phase of their engine: that phase may have deleted objects
+    #: drivers that left no state in a phase, which may have deleted objects, and have not listed their objects since
     outdated: FrozenSet[str] = frozenset()
 
 

@@ -55,17 +55,27 @@ def _check_goal(run: RunContext, phase: Phase) -> None:
 
 def _memory(run: RunContext, index: int, phase: Phase) -> Memory:
     states: Dict[str, Path] = {}
-    current: Set[str] = set()  # drivers with a state of the last phase of this engine
+    outdated: Set[str] = set()
     suffix = "" if phase.kind == "wait" else generator_of(phase.engine).state
     for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
         paths = (run.archive.phase(i, earlier.name) / "state").glob(f"*{suffix}")
         left = {path.name[: -len(suffix)]: path for path in paths}
         states.update(left)
-        if earlier.kind != "wait" and earlier.engine == phase.engine:
-            current = {*left}
+        record = run.archive.finished(i, earlier.name) if earlier.engine == phase.engine else None
+        for job in record["jobs"] if record else ():  # none of a failure that was skipped
+            if job["driver"] not in left:
+                outdated.add(job["driver"])
+            elif _is_listed(job):
+                outdated.discard(job["driver"])
     since = run.journal.since("phase-done")
     stale = any(record["event"] == "phase-begun" for record in since)
-    return Memory(states, stale, frozenset(states.keys() - current))
+    return Memory(states, stale, frozenset(outdated))
+
+
+def _is_listed(job: Mapping[str, Any]) -> bool:
+    """Return whether a job listed its objects before its load, so that its state does not depend on earlier ones."""
+    spaces = (job["spec"] or {}).get("spaces") or ()
+    return all(space["rebuild"] for space in spaces if space["numbered"])
 
 
 def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:

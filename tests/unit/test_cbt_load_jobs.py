@@ -121,7 +121,8 @@ def test_objects_that_a_listing_lacks_are_lost_where_nothing_has_deleted_any(
     memory = Memory({"01": Path("/a/01.state")}, stale=True, outdated=frozenset(outdated))
     (spec,) = specs(plan(FILL, phase, drivers=1, across=True), phase, memory)
     assert [space["no_deletes"] for space in spec["spaces"]] == no_deletes
-    (spec,) = specs(plan(FILL, phase, drivers=1, across=True), phase)
+    (spec,) = specs(plan(FILL, phase, drivers=1, across=True), phase, replace(memory, stale=False))
+    assert [space["rebuild"] for space in spec["spaces"]] == [bool(outdated)] * 2
     assert not any("no_deletes" in space for space in spec["spaces"])
 
 

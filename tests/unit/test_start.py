@@ -7,7 +7,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterable, Iterator, Optional, Tuple, cast
+from typing import Any, Dict, Iterable, Iterator, Optional, Tuple, cast
 
 import pytest
 from run_context import context
@@ -35,10 +35,15 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     journal.close()
 
 
-def finish(archive: RunArchive, index: int, name: str, **record: Any) -> None:
+def job(listed: bool = False) -> Dict[str, Any]:
+    spaces = [{"numbered": True, "rebuild": listed}, {"numbered": False}]
+    return {"driver": "01", "spec": {"spaces": spaces}}
+
+
+def finish(archive: RunArchive, index: int, name: str, jobs: Iterable[Any] = (), **record: Any) -> None:
     (archive.running(index, name) / "state").mkdir(parents=True)
     (archive.running(index, name) / "state" / "01.state").write_text(name)
-    archive.finish(index, name, record)
+    archive.finish(index, name, {**record, "jobs": [{**job(), **own} for own in jobs]})
 
 
 def test_the_newest_state_counts(tmp_path: Path, journal: Journal) -> None:
@@ -60,9 +65,32 @@ def test_after_a_broken_attempt_the_objects_are_listed_again(tmp_path: Path, jou
     run = context(plan=PLAN, archive=archive, journal=journal)
     memory = start_of(run, 2, CLOSED).memory
     assert memory.stale and not memory.outdated
-    archive.running(2, "closed").mkdir(parents=True)  # the job of the driver was lost, and left no state
-    archive.finish(2, "closed", {})
-    assert start_of(run, 3, replace(OPEN, rate_share=None)).memory.outdated == {"01"}
+
+
+def test_the_objects_of_a_lost_job_are_listed_before_a_state_counts_again(tmp_path: Path, journal: Journal) -> None:
+    """A mix that deleted objects left no state: a phase that began from the state of the fill does not mend this."""
+    archive = RunArchive(tmp_path)
+    phases = (FILL, CLOSED, replace(CLOSED, name="read"), replace(CLOSED, name="read-2"), replace(CLOSED, name="last"))
+    run = context(plan=replace(PLAN, phases=phases), archive=archive, journal=journal)
+    finish(archive, 1, "fill", jobs=[job()])
+    archive.running(2, "closed").mkdir(parents=True)
+    archive.finish(2, "closed", {"jobs": [job()]})
+    memory = start_of(run, 3, phases[2]).memory
+    assert not memory.stale and memory.outdated == {"01"}
+    finish(archive, 3, "read", jobs=[job(listed=False)])  # by a version that did not list here
+    assert start_of(run, 4, phases[3]).memory.outdated == {"01"}
+    finish(archive, 4, "read-2", jobs=[job(listed=True)])
+    assert not start_of(run, 5, phases[4]).memory.outdated
+
+
+def test_a_failure_that_was_skipped_outdates_no_state(tmp_path: Path, journal: Journal) -> None:
+    """Its phase has a folder, but had no job."""
+    archive = RunArchive(tmp_path)
+    run = context(plan=PLAN, archive=archive, journal=journal)
+    finish(archive, 1, "fill", jobs=[job()])
+    archive.running(2, "closed").mkdir(parents=True)
+    archive.finish(2, "closed", {"jobs": []})
+    assert not start_of(run, 3, replace(OPEN, rate_share=None)).memory.outdated
 
 
 def beat(folder: Path, counts: Iterable[Tuple[float, float]]) -> Path:
