@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Set
 
@@ -25,8 +26,12 @@ logger = logging.getLogger(__name__)
 _LEAVE_OUTPUT = frozenset(
     ("cephtestrados", "fio", "getput", "hsbench", "kvmrbdfio", "librbdfio", "radosbench", "rawfio", "rbdfio")
 )
-#: what else these benchmarks leave: the configuration, the cluster's state, standard error of `rados bench`
-_NO_RESULTS = ("benchmark_config.yaml", "ceph_settings.out", "historic_ops.out", "pgautoscaler.log", "objecter.")
+#: what else these benchmarks leave: the configuration, the cluster's state, standard error of `rados bench`, the keys
+#: of getput, and the log of CBT's own recovery test; all of their results have `output` in their names
+_NO_RESULTS = (
+    *("benchmark_config.yaml*", "ceph_settings.out*", "historic_ops.out*", "pgautoscaler.log*", "objecter.*"),
+    *("gw*.cred*", "recovery.log*", "recovery_stats.log*", "recovery_backfill_stats.log*"),
+)
 _MONITORS_OF_CBT = ("blktrace", "collectl", "perf", "top")
 #: bytes of a file that says nothing: CBT makes `{}` of an empty output
 _EMPTY = 2
@@ -163,7 +168,7 @@ def _is_result(name: Path, path: Path, monitors: Set[str]) -> bool:
     if "output" in name.name:  # also in a workload that has the name of a monitor
         return True
     of_monitor = any(part.split(".")[0] in monitors or "_monitoring" in part for part in name.parts[:-1])
-    return not of_monitor and not name.name.startswith(_NO_RESULTS)
+    return not of_monitor and not any(fnmatch(name.name, pattern) for pattern in _NO_RESULTS)
 
 
 def _left_nothing(benchmark: Any) -> str:

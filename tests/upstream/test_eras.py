@@ -161,13 +161,17 @@ def test_half_a_run_of_cbts_own_is_no_result(cbt: Cbt, tree: Path) -> None:
 
 
 def test_a_run_of_cbts_own_without_a_result_file_has_failed(cbt: Cbt, tree: Path) -> None:
-    """Without its load generator on the clients, hsbench leaves what the cluster and the monitors said."""
+    """Without its load generator on the clients, a benchmark leaves what the cluster and the monitors said, and the
+    files of getput's keys and of a recovery test.
+    """
     config = cbt.config({**SWEEP, "hsbench": {"size": "4K", "client_endpoints": "s3", "duration": 1}}, iterations=1)
     rpdcp = cbt.tmp / "stubs" / "rpdcp"
     works = rpdcp.read_text()
     rpdcp.write_text(
         "#!/bin/sh\nfor last; do :; done\ncd $last && mkdir -p collectl.192.0.2.2 && touch output.0.csv.192.0.2.2\n"
         "echo state > historic_ops.out.192.0.2.4 && echo 1 > collectl.192.0.2.2/raw\n"
+        "echo export > gw00.cred.192.0.2.2\n"
+        "for log in recovery recovery_stats recovery_backfill_stats; do echo out > $log.log.192.0.2.3; done\n"
     )
     for counts in ("2 of 3 planned runs executed, 1 failed", "0 of 3 planned runs executed, 2 skipped"):
         outcome = cbt.cbt(tree, config)
