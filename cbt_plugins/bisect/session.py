@@ -28,6 +28,7 @@ from cbt_plugins.bisect.commit_search import Evidence, Observation, SearchRules
 from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.config.bisect import KEY, BisectSection, parse_metric_name
+from cbt_plugins.config.campaign import with_fault_files
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, json_lines, write_whole
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction
@@ -100,7 +101,7 @@ class BisectSession:
                 f"archive with -a"
             )
         if not begun:
-            text = yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True)
+            text = yaml.safe_dump(with_fault_files(cycle), sort_keys=False, allow_unicode=True)
             write_whole(self.archive / CYCLE_FILE, text, mode=0o600)  # keys may stand in it
             names = [self.section.good, self.section.bad]
             self.note("begin", version=VERSION, of=mark, names=names, good=self.good.sha, bad=self.bad.sha)

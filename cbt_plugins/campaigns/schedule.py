@@ -32,7 +32,7 @@ from cbt_plugins.campaigns.trial import CAMPAIGN, PROGRAM, Cycle, Trial, finishe
 from cbt_plugins.compare.statistics.sequential import Design
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import plugins
-from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, yaml_text
+from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, with_fault_files, yaml_text
 from cbt_plugins.config.cluster import CEPHADM, conf_file, installed_program
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.section_to_plan import our_sections
@@ -271,6 +271,7 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
     section = config.campaign
     if section is None:
         raise CampaignError(f"{config.file}: this file has no section `{KEY}:` (docs/CAMPAIGN.md)")
+    config = replace(config, data=with_fault_files(config.data))  # each trial would read its fault files again
     first = section.first
     arms = (first, *(name for name in section.arms if name != first))
     contrasts = tuple(Contrast(name, {name: 1.0, first: -1.0}) for name in arms[1:])
@@ -304,11 +305,14 @@ def ceph_command(cluster: Mapping[str, object]) -> str:
 
 
 def _refuse_other(state: Mapping[str, Any], config: Config, folder: Path) -> None:
-    """Raise CampaignError where a campaign was started with another file than this one."""
-    if _source(state).data != YamlSource(_masked(config.data).encode(), config.file).data:
+    """Raise CampaignError where a campaign was started with another file, or other fault files, than this one."""
+    given = YamlSource(_masked(config.data).encode(), config.file)
+    # a former version kept the paths of fault files
+    data, stored_data = (with_fault_files(source.data) for source in (given, _source(state)))
+    if stored_data != data:
         raise CampaignError(
-            f"{folder} was started with another content of {state.get('file')}: a change during the campaign "
-            "would make its result worthless; use a new folder, or restore the file"
+            f"{folder} was started with another content of {state.get('file')} or its fault files: a change during "
+            "the campaign would make its result worthless; use a new folder, or restore the file"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import re
 from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Mapping, Optional
@@ -11,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
+from cbt_plugins.config.events import FAULT_FILES
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.repeated_cycle import RepeatedCycleSection
 from cbt_plugins.config.shell_values import ShellCommand
@@ -139,6 +141,19 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Dict[str, An
         old = merged.get(key)
         merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
+
+
+def with_fault_files(data: Any) -> Any:
+    """Return a file's data with events instead of `events: {file: PATH}`, as the check of the file has read them."""
+    if isinstance(data, list):
+        return [with_fault_files(value) for value in data]
+    if not isinstance(data, dict):
+        return data
+    expanded = {key: with_fault_files(value) for key, value in data.items()}
+    file = data["events"].get("file") if isinstance(data.get("events"), dict) else None
+    if isinstance(file, str) and file in FAULT_FILES:
+        expanded["events"] = copy.deepcopy(FAULT_FILES[file].data["events"])
+    return expanded
 
 
 def yaml_text(data: Mapping[str, Any]) -> str:

@@ -454,7 +454,7 @@ def is_fault_file(source: YamlSource) -> bool:
 #: key of the validation context: whether fault files are read again, which only the check of a file does
 REREAD = "reread"
 #: path -> the fault file as this process has read it last
-_sources: Dict[str, YamlSource] = {}
+FAULT_FILES: Dict[str, YamlSource] = {}
 
 
 def events_of(path: str, osds: Optional[Sequence[str]] = None, reread: bool = True) -> Sequence[EventSection]:
@@ -464,9 +464,9 @@ def events_of(path: str, osds: Optional[Sequence[str]] = None, reread: bool = Tr
     Without `reread` these are the events that this process has read last: all runs have the file that was checked.
     """
     try:
-        if reread or path not in _sources:
-            _sources[path] = read(Path(path))
-        model = _model(_sources[path], osds)
+        if reread or path not in FAULT_FILES:
+            FAULT_FILES[path] = read(Path(path))
+        model = _model(FAULT_FILES[path], osds)
     except ConfigError as error:
         raise ValueError("; ".join(map(str, error.errors))) from None
     if model.settings.to_plan() != plan.Settings():

@@ -20,6 +20,10 @@ from waiting import wait_for
 
 from cbt_plugins.bisect import loop, output
 from cbt_plugins.bisect.commit_history import Worktree
+from cbt_plugins.bisect.session import BisectSession
+from cbt_plugins.config.bisect import BisectSection
+from cbt_plugins.config.file_check import load, load_file
+from cbt_plugins.config.yaml_source import read
 from cbt_plugins.journal import json_lines
 from cbt_plugins.tools.__main__ import main
 
@@ -417,3 +421,20 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
     assert main(["bisect", "run", str(world.write())]) == 2
     said = capsys.readouterr().err
     assert f"Error: {world.folder}/my.bisect/bisect.jsonl: belongs to another user (uid {os.getuid()}): run" in said
+
+
+def test_all_commits_have_the_fault_file_that_the_search_began_with(world: World) -> None:
+    faults = world.folder / "faults.yaml"
+    events = [{"at": "1s", "fault": {"label": "a", "kind": "stop", "osds": [0]}}, {"at": "2s", "undo": "a"}]
+    faults.write_text(yaml.safe_dump({"events": events}))
+    phases = [{"fill": {"objects": 1000}}, {"hybrid": {"duration": "60s", "events": {"file": str(faults)}}}]
+    warp = {"s3": {"urls": ["http://h:7480"], "user": "u"}, "cycle": {"phases": phases}}
+    file = world.folder / "my.yaml"
+    file.write_text(yaml.safe_dump({**FILE, "benchmarks": {"warp": warp}, "bisect": SECTION}))
+    source = read(file)
+    plan = load(source).runs[0].plan
+    section = BisectSection.model_validate(source.data["bisect"])
+    for osd in (0, 1):
+        faults.write_text(faults.read_text().replace("- 0", f"- {osd}"))
+        BisectSession(file, section, source.data, world.folder / "my.bisect").close()
+        assert load_file(world.folder / "my.bisect" / "cycle.yaml").runs[0].plan == plan

@@ -15,7 +15,7 @@ from config_files import CLUSTER, CYCLE, WARP
 
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected, key_rows, outlooks_of
 from cbt_plugins.campaigns.output import blocks, change_text, data, page, progress, table
-from cbt_plugins.campaigns.schedule import Schedule, schedule_in, schedule_of
+from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.formats.terminal import Terminal
@@ -168,3 +168,30 @@ def test_the_scatter_of_a_history_is_that_of_differences(tmp_path: Path, made: P
     last = list(detectable_lines(its, records))[-1]
     text = "decided by differences, margin 1 s (block scatter of the history: 1.155 s)"
     assert last == f"node down total bad seconds: {text}"
+
+
+def test_the_trials_have_the_fault_file_that_the_campaign_began_with(tmp_path: Path) -> None:
+    """Each trial is a process of its own, and two arms with different faults would compare nothing."""
+    faults, file, folder = tmp_path / "faults.yaml", tmp_path / "my.yaml", tmp_path / "campaign"
+    events = [{"at": "1s", "fault": {"label": "a", "kind": "stop", "osds": [0]}}, {"at": "2s", "undo": "a"}]
+    faults.write_text(yaml.safe_dump({"events": events}))
+    cycle = CYCLE.replace("60s", f"60s, events: {{file: {faults}}}")
+    section = yaml.safe_dump({"campaign": {"arms": {"old": {}, "new": {}}}})
+    file.write_text(CLUSTER + WARP + cycle + section)
+    its = schedule_of(load_file(file), folder)
+    its.begin()
+    text = faults.read_text()
+    faults.write_text(text.replace("- 0", "- 1"))
+    for arm in its.arms:
+        assert load_file(its.file_of(arm)).runs[0].plan == its.config.runs[0].plan
+    for resume in (lambda config: schedule_of(config, folder).begin(), lambda config: schedule_in(folder, config)):
+        with pytest.raises(CampaignError, match="or its fault files"):
+            resume(load_file(file))
+    faults.write_text(text)
+    schedule_of(load_file(file), folder).begin()
+
+    path = folder / "campaign.json"  # of a version that kept the path
+    path.write_text(json.dumps({**json.loads(path.read_text()), "data": load_file(file).data}))
+    assert schedule_in(folder, load_file(file)).arms == its.arms
+    schedule_of(load_file(file), folder).begin()
+    assert str(faults) not in path.read_text()
