@@ -36,7 +36,7 @@ from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, with_faul
 from cbt_plugins.config.cluster import CEPHADM, conf_file, installed_program
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.section_to_plan import our_sections
-from cbt_plugins.config.yaml_source import YamlSource, mask_secrets
+from cbt_plugins.config.yaml_source import MASK, YamlSource, mask_secrets
 from cbt_plugins.journal import read_json, write_json, write_whole
 from cbt_plugins.metrics import METRICS
 
@@ -304,12 +304,20 @@ def ceph_command(cluster: Mapping[str, object]) -> str:
     return f"cephadm shell{option} -- ceph"
 
 
+def _is_same(stored_data: Any, data: Any) -> bool:
+    """Return whether data are those that were stored. Former versions masked references to secrets of Kubernetes too.
+    """
+    if isinstance(stored_data, dict) and isinstance(data, dict):
+        return stored_data.keys() == data.keys() and all(_is_same(stored_data[key], data[key]) for key in data)
+    return bool(stored_data in (data, MASK))
+
+
 def _refuse_other(state: Mapping[str, Any], config: Config, folder: Path) -> None:
     """Raise CampaignError where a campaign was started with another file, or other fault files, than this one."""
     given = YamlSource(_masked(config.data).encode(), config.file)
     # a former version kept the paths of fault files
     data, stored_data = (with_fault_files(source.data) for source in (given, _source(state)))
-    if stored_data != data:
+    if not _is_same(stored_data, data):
         raise CampaignError(
             f"{folder} was started with another content of {state.get('file')} or its fault files: a change during "
             "the campaign would make its result worthless; use a new folder, or restore the file"

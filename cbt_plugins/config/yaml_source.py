@@ -114,6 +114,10 @@ def read(path: FilePath) -> YamlSource:
     return YamlSource(text, str(path))
 
 
+#: in place of a secret
+MASK = "***"
+
+
 def mask_secrets(text: str) -> str:
     """Return YAML text with the values of secret keys masked; ${NAME}, file:/path and secret:NAME/KEY stay."""
     spans: List[Tuple[int, int]] = []
@@ -125,7 +129,7 @@ def mask_secrets(text: str) -> str:
                 spans.append((value.start_mark.index, value.end_mark.index))
     for start, end in sorted(spans, reverse=True):
         tail = "\n" if text[start:end].endswith("\n") else ""
-        text = text[:start] + "'***'" + tail + text[end:]
+        text = text[:start] + f"'{MASK}'" + tail + text[end:]
     return text
 
 

@@ -457,6 +457,19 @@ def test_secrets_of_the_file_are_for_the_user_alone(tmp_path: Path) -> None:
     assert schedule_in(folder).arms == ("old", "new")
 
 
+def test_a_folder_in_which_references_to_secrets_are_masked_resumes(tmp_path: Path) -> None:
+    """Versions before this one masked `secret:NAME/KEY`."""
+    file = campaign(tmp_path)
+    endpoints = "client_endpoints:\n  rgw: {driver: s3, secret_key: secret:n/SecretKey}\n"
+    file.write_text(file.read_text() + endpoints)
+    its = schedule_of(load_file(file), tmp_path / "folder")
+    its.begin()
+    path = its.folder / "campaign.json"
+    path.write_text(path.read_text().replace("secret:n/SecretKey", "'***'"))
+    its.begin()
+    assert "secret:n/SecretKey" in path.read_text()
+
+
 def test_a_trial_that_fails_twice_stops_it_and_is_made_again(tmp_path: Path, world: Any) -> None:
     said: List[str] = []
     its = schedule(tmp_path, blocks=4, prepare=[f"test -e {tmp_path}/there"])
