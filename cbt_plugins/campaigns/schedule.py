@@ -156,7 +156,7 @@ class Schedule:
 
     def data_of(self, arm: str) -> Dict[str, Any]:
         """Return the CBT file of an arm."""
-        data = file_of(self.config.data, self.section.arms[self.code_of(arm)])
+        data: Dict[str, Any] = with_fault_files(file_of(self.config.data, self.section.arms[self.code_of(arm)]))
         for name in self._options(arm) and our_sections(plugins.BENCHMARKS):
             section = data["benchmarks"].get(name)
             if section is not None:

@@ -176,8 +176,8 @@ def test_the_trials_have_the_fault_file_that_the_campaign_began_with(tmp_path: P
     events = [{"at": "1s", "fault": {"label": "a", "kind": "stop", "osds": [0]}}, {"at": "2s", "undo": "a"}]
     faults.write_text(yaml.safe_dump({"events": events}))
     cycle = CYCLE.replace("60s", f"60s, events: {{file: {faults}}}")
-    section = yaml.safe_dump({"campaign": {"arms": {"old": {}, "new": {}}}})
-    file.write_text(CLUSTER + WARP + cycle + section)
+    own_cycle = {"benchmarks": {"warp": yaml.safe_load(cycle)}}
+    file.write_text(CLUSTER + WARP + cycle + yaml.safe_dump({"campaign": {"arms": {"old": {}, "new": own_cycle}}}))
     its = schedule_of(load_file(file), folder)
     its.begin()
     text = faults.read_text()
