@@ -191,6 +191,25 @@ def test_a_cluster_network_of_nodes_with_osds_and_gateways(archive: Archive) -> 
     assert ceilings[0]["full"]["network"] == "public"
 
 
+def test_interfaces_without_an_address_are_of_no_network(archive: Archive) -> None:
+    """bond1 carries the cluster network as a VLAN, and moves more than bond0, below the VLAN of the public network."""
+    archive.conf += "cluster network = 10.1.0.0/24\n"
+    archive.write()
+    nets = [net(node, "eth0", 100_000, 50.0, "client") for node in ("rgw1", "rgw2", "client1", "client2")]
+    for node in ("node1", "node2", "node3", "node4"):
+        nets += [{**net(node, "bond0", 10_000, 125.0, "cluster"), "in_cluster_network": None}]
+        nets += [{**net(node, "bond1", 25_000, 200.0, "cluster"), "in_cluster_network": None}]
+    line = phase("measure", 400.0, None)
+    with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
+        network_ceilings(archive.run, summary(archive, line, nets=nets))
+    for n in (1, 2, 3, 4):
+        nets += [{**net(f"node{n}", "bond0.100", 10_000, 125.0, "client"), "in_cluster_network": False}]
+        nets += [{**net(f"node{n}", "bond1.200", 25_000, 200.0, "cluster"), "in_cluster_network": True}]
+    found = network_ceilings(archive.run, summary(archive, line, nets=nets))
+    assert found["nics"] == "10 to 100 Gbit/s as seen on the nodes"
+    assert found["phases"]["measure"]["full"]["network"] == "public"
+
+
 def test_phases_without_data_are_left_out(archive: Archive) -> None:
     archive.write()
     found = network_ceilings(archive.run, summary(archive, phase("wait", None, None), phase("fill", 5.0, None)), GBIT10)

@@ -196,13 +196,32 @@ def test_interfaces_and_their_sides(tmp_path: Path) -> None:
     assert [net["in_cluster_network"] for net in nets] == [False, False, True] and nets[2]["side"] == "client"
 
 
+def test_interfaces_without_an_address(tmp_path: Path) -> None:
+    """eth1 is a port of a bridge; eth2 is below a VLAN, which the system does not name as its master."""
+    nets = {"br0": (50.0, 50.0), "eth1": (50.0, 50.0), "eth2": (60.0, 60.0), "eth2.9": (60.0, 60.0)}
+    path = write(tmp_path, "n1", Made(OSDS, nets=nets))
+    write(tmp_path, "c1", Made([("generator", "warp", 0.5, 9)], nets={"eth0": (1.0, 2.0)}))
+    about, first, *samples = map(json.loads, path.read_text().splitlines())
+    bridge, port, _, vlan = first["names"]["n"].values()
+    bridge.update(addresses=["10.1.0.5/24"], speed=None)
+    port["master"] = "br0"
+    vlan["addresses"] = ["10.2.0.5/24"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (about, first, *samples)))
+    networks = Networks(public=Networks.parse("10.1.0.0/24"), cluster=Networks.parse("10.2.0.0/24"))
+    lines = phase_of(tmp_path, networks=networks)["interfaces"]
+    of = {net["name"]: (net["side"], net["in_cluster_network"]) for net in lines}
+    assert of["br0"] == of["eth1"] == of["eth0"] == ("client", False)
+    assert of["eth2"] == ("cluster", None) and of["eth2.9"] == ("cluster", True)
+
+
 @pytest.mark.parametrize(
     ("addresses", "roles", "side"),
     [
         (["10.1.0.5/24"], ["osd"], "client"),
         (["10.2.0.5/24"], ["osd"], "cluster"),
         (["10.2.0.5/24", "10.1.0.5/24"], ["osd"], "cluster"),
-        ([], ["osd"], "client"),
+        ([], ["osd"], "cluster"),
+        ([], ["osd", "rgw"], "client"),
         (["10.3.0.5/24"], ["osd"], "client"),
         (["fd00::1/64"], ["osd", "mon"], "cluster"),
         (["10.2.0.5/24"], ["client"], "client"),

@@ -257,6 +257,8 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
                 continue
             # `side` of a node with RGWs is "client" for each interface; summaries of older versions have no other key
             in_cluster = net.get("in_cluster_network", net.get("side") == "cluster")
+            if own_cluster and in_cluster is None:
+                continue  # an interface without an address may carry either network
             network = CLUSTER if own_cluster and in_cluster else PUBLIC
             moved = (net["rx_mib_s"] or 0.0) + (net["tx_mib_s"] or 0.0), net["speed_mbit"] * 1e6 / 8
             for node in (short_name(net["node"]), host_of(net["node"])):

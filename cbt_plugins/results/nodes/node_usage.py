@@ -161,6 +161,7 @@ def _interfaces(
     node: NodeSamples, grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
 ) -> Iterator[Dict[str, Any]]:
     """Yield interfaces that moved something; not those below a bond."""
+    roles_of_node = roles_at(node, roles)
     for name, net in node.interfaces.items():
         above = node.interfaces.get(net.master or "")
         seconds = net.used.watched_seconds((grid.begin, grid.end))[0]
@@ -168,6 +169,7 @@ def _interfaces(
         if not seconds or not (received or sent) or (above is not None and above.speed):
             continue
         used = max(received, sent) * 8 / seconds / 1e6
+        addresses = net.addresses or (above.addresses if above is not None else ())
         yield {
             "node": node.name,
             "name": name,
@@ -176,6 +178,6 @@ def _interfaces(
             "speed_mbit": net.speed,
             "util": rounded(used / net.speed) if net.speed else None,
             "drops": int(drops_in + drops_out),
-            "side": networks.side(net.addresses, roles_at(node, roles)),
-            "in_cluster_network": networks.in_cluster(net.addresses),
+            "side": networks.side(addresses, roles_of_node),
+            "in_cluster_network": networks.in_cluster(addresses, roles_of_node),
         }

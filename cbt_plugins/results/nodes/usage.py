@@ -67,18 +67,24 @@ class Networks:
         """Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
 
         A node with clients or RGWs talks to clients. A node of OSDs replicates through the interfaces in the cluster
-        network; without an own cluster network, through any interface. None: the node has none of these roles.
+        network, or without an address; without an own cluster network, through any interface. None: the node has none
+        of these roles.
         """
         if "client" in roles or "rgw" in roles:
             return "client"
         if "osd" not in roles:
             return None
-        if self.has_own_cluster and not self.in_cluster(addresses):
+        if self.has_own_cluster and self.in_cluster(addresses, roles) is False:
             return "client"
         return "cluster"
 
-    def in_cluster(self, addresses: Sequence[str]) -> bool:
-        """Return whether one of the addresses is in the cluster network."""
+    def in_cluster(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[bool]:
+        """Return whether one of the addresses is in the cluster network.
+
+        None: not known, of an interface without an address on a node of OSDs: a VLAN or a bridge above it may have one.
+        """
+        if not addresses and "osd" in roles:
+            return None
         return _in(addresses, self.cluster)
 
 
