@@ -25,7 +25,7 @@ _MISSING = "missing"
 _GET = (
     'one() { sum=$(rados -p "$1" get "$2" - 2>/dev/null | sha256sum) && echo "${sum%% *}" && return; '
     'error=$(rados -p "$1" get "$2" - 2>&1 >/dev/null); '
-    f'case "$error" in *"(2) No such file or directory"*) echo {_MISSING} ;; '
+    f'case "$error" in *"error getting $1/$2: (2) No such file or directory"*) echo {_MISSING} ;; '
     '*) echo "rados -p $1 get $2 failed: $error" >&2; exit 1 ;; esac; }; '
 )
 #: placement groups that are listed at most: those of a nearly empty cluster would take minutes

@@ -22,6 +22,7 @@ POOLS = [
 #: stand-ins that work on a folder: POOL_ID.PG/NAME
 CEPH = '[ "$1" = fsid ] && echo F-1 || { echo; cat "$ROOT/pools"; }'
 RADOS = """
+[ ! -e "$ROOT/no-socket" ] || echo "-1 AdminSocket::bind_and_listen: failed: (2) No such file or directory" >&2
 case "$1" in
 --pgid) echo "$2" >> "$ROOT/asked"; [ ! -e "$ROOT/fails" ] || exit 2; [ ! -e "$ROOT/pgs/$2" ] || ls "$ROOT/pgs/$2" ;;
 -p) [ ! -e "$ROOT/unreadable" ] || { echo "error getting $2/$4: (5) Input/output error" >&2; exit 1; }
@@ -157,6 +158,14 @@ def test_objects_that_cannot_be_read_are_an_error(file: Path, capsys: pytest.Cap
     assert main(["snapshot", "check", str(file), str(sample)]) == 1
     said = capsys.readouterr().err
     assert "(5) Input/output error" in said and "missing" not in said
+    (file.parent / "no-socket").touch()
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    said = capsys.readouterr().err
+    assert "(5) Input/output error" in said and "missing" not in said
+    unreadable.unlink()
+    (file.parent / "pgs/1.0/a").unlink()
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    assert "object a of pool rbd: missing" in "".join(capsys.readouterr())
 
 
 def test_an_object_that_is_removed_after_the_list_is_left_out(cluster: Path) -> None:
