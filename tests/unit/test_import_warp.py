@@ -191,7 +191,19 @@ def test_aggregated_files_of_several_clients_are_refused(tmp_path: Path, capsys:
         read_imported(tmp_path)
     for words in (["report"], ["compare", str(tmp_path)]):
         assert main([*words, str(tmp_path)]) == 4
-        assert "2 files of aggregated data of warp" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "2 files of aggregated data of warp" in said and "name each file" in said
+
+
+def test_aggregated_files_of_sub_folders_are_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "warp.json.zst").write_bytes((DATA / "aggregated.json.zst").read_bytes())
+    alone = read_imported(DATA / "aggregated.json.zst")[0].measurements
+    assert [record.measurements for record in read_imported(tmp_path)] == [alone, alone]
+    (tmp_path / "b" / "other.json.zst").write_bytes((DATA / "aggregated.json.zst").read_bytes())
+    assert main(["report", str(tmp_path)]) == 4
+    assert f"{tmp_path / 'b'}: 2 files of aggregated data of warp" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["full.csv.zst", "aggregated.json.zst"])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -56,7 +57,7 @@ Op = Mapping[str, Any]
 
 
 class WarpImporter(Importer):
-    """warp's aggregated data."""
+    """warp's aggregated data: each file is a run; several files of one folder could be its clients."""
 
     kind = "warp"
 
@@ -64,11 +65,12 @@ class WarpImporter(Importer):
         return head.lstrip().startswith("{") and '"commandline"' in head and '"v"' in head
 
     def read(self, results: ResultFiles) -> List[RunRecord]:
-        if len(results.files) > 1:
-            number = len(results.files)
-            text = f"{number} files of aggregated data of warp, which cannot be added up: one is a run of its own"
-            raise Unreadable(f"{results.source}: {text}; name each file, or run warp with --full on each client")
-        return _aggregated(results.files[0])
+        for folder, number in Counter(path.parent for path in results.files).items():
+            if number > 1:
+                text = f"{number} files of aggregated data of warp, which cannot be added up: for clients of one run,"
+                text = f"{text} run warp with --full; for several runs, name each file, or put each into its own folder"
+                raise Unreadable(f"{folder}: {text}")
+        return [record for path in results.files for record in _aggregated(path)]
 
 
 def _aggregated(path: Path) -> List[RunRecord]:
