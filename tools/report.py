@@ -90,8 +90,11 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
             try:  # CBT's own benchmarks leave such directories, too
                 status = max(status, _imported(path, printer))
                 continue
-            except Unreadable:
+            except NothingKnown:
                 pass
+            except Unreadable as e:
+                status = say("Error", str(e), UNUSABLE)
+                continue
         try:
             with reading(path):
                 summary = summarize(path, args.phases)

@@ -90,7 +90,7 @@ def _of_run(run: Path) -> List[RunRecord]:
     if not any((run / name).exists() for name in ("plan.json", "phases", FILE)):
         try:
             return read_imported(run)
-        except Unreadable:
+        except NothingKnown:
             pass
     return [record_of_summary(summary_of(run), run, run)]
 
@@ -165,7 +165,7 @@ def _imported(path: Path) -> List[RunRecord]:
     except Unreadable:
         return _of_directory(path)
     records: List[RunRecord] = []
-    errors: List[str] = []
+    errors: List[Unreadable] = []
     for run in runs:
         if (run / "plan.json").exists():
             continue  # a run of ours
@@ -174,9 +174,10 @@ def _imported(path: Path) -> List[RunRecord]:
                 _watched(run, record) for record in _of_directory(run, f"{run.resolve().parent.name}/{run.name}")
             ]
         except Unreadable as e:
-            errors.append(str(e))
+            errors.append(e)
     if not records:
-        raise Unreadable(errors[0] if errors else f"{path}: no run of another program in it")
+        damaged = [error for error in errors if not isinstance(error, NothingKnown)]
+        raise next(iter([*damaged, *errors]), Unreadable(f"{path}: no run of another program in it"))
     return records
 
 

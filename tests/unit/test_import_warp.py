@@ -206,6 +206,21 @@ def test_aggregated_files_of_sub_folders_are_runs(tmp_path: Path, capsys: pytest
     assert f"{tmp_path / 'b'}: 2 files of aggregated data of warp" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["report", "history"])
+def test_aggregated_files_in_a_run_of_cbt_say_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    run = tmp_path / "results" / "00000000" / "id-1"
+    run.mkdir(parents=True)
+    for number in (1, 2):
+        (run / f"client{number}.json.zst").write_bytes((DATA / "aggregated.json.zst").read_bytes())
+    for path in (tmp_path, run):
+        assert main([command, str(path)]) == 4
+        said = "".join(capsys.readouterr())
+        assert "2 files of aggregated data of warp" in said
+    assert not list(tmp_path.rglob("summary.json"))
+
+
 @pytest.mark.parametrize("name", ["full.csv.zst", "aggregated.json.zst"])
 def test_a_packed_file_and_its_unpacked_copy_are_one(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes((DATA / name).read_bytes())
