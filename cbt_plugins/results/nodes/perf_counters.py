@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -206,14 +207,14 @@ def _unknown_garbage(low: Optional[int], high: Optional[int]) -> str:
 def limits(run: Path) -> Iterator[Dict[str, Any]]:
     """Yield a warning for each monitor that could not watch all of its targets on some nodes."""
     for monitor in ("perf_counters", "stacks"):
-        limit_of_node: Dict[str, str] = {}  # node -> the first thing that it says
+        limits_of_node: Dict[str, Dict[str, str]] = {}  # node -> limits, of those that differ in numbers the first
         for node, path in _files(run, monitor):
-            limit = next(_limits_in(path), None)
-            if limit:
-                limit_of_node.setdefault(node, limit)
-        if limit_of_node:
-            limits_text = "; ".join(f"{node}: {text}" for node, text in list(limit_of_node.items())[:_SHOWN])
-            nodes = several(len(limit_of_node), "node")
+            for limit in _limits_in(path):
+                limits_of_node.setdefault(node, {}).setdefault(re.sub("[0-9]+", "", limit), limit)
+        if limits_of_node:
+            shown = list(limits_of_node.items())[:_SHOWN]
+            limits_text = "; ".join(f"{node}: {text}" for node, limits in shown for text in limits.values())
+            nodes = several(len(limits_of_node), "node")
             text = f"{monitor} could not watch all of its targets on {nodes}: {limits_text}"
             yield {"code": "monitor-limited", "text": text}
 
