@@ -361,6 +361,15 @@ def test_gateways_that_nobody_watched_are_said(watched: Path) -> None:
     assert summary["resources"]["phases"]["new"]["ops_per_core"] is None
     texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
     assert texts == ["resources watched no RGW, so there are no requests/s per core and cores per GB/s"]
+    note = watched / "monitors" / "01" / lifecycle.NODES
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"resources": ["client1", "client2", "node1"]}))
+    about = json.loads((watched / "cluster.json").read_text())
+    about["cluster"].update(rgws=[], clients=["client1", "client2"])
+    (watched / "cluster.json").write_text(json.dumps(about))
+    warnings = summarize(watched)["warnings"]
+    assert texts == [warning["text"] for warning in warnings if warning["code"] == "monitor-limited"]
+    assert any("client2 (0 %)" in warning["text"] for warning in warnings)
 
 
 def test_a_node_without_samples_is_a_gap_and_makes_no_sum(watched: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import AbstractSet, Any, Collection, Dict, Mapping
+from typing import AbstractSet, Any, Collection, Dict, Iterable, Mapping
 
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.nodes.usage import rounded
@@ -20,8 +20,7 @@ def core_ratios(
     `classes`: {class: {"cores", ...}}; of the classes of `partial` there are no sums; `load` as in
     resources.of_window. Cores are those of OSDs and RGWs together; a load over S3 uses both.
     """
-    over_s3 = any(split_op(op)[1] in OPERATIONS for op in load["ops"])
-    lacks_class = bool(partial & set(_CLASSES)) or (over_s3 and bool(unwatched_class(classes)))
+    lacks_class = bool(partial & set(_CLASSES)) or (is_over_s3(load["ops"]) and bool(unwatched_class(classes)))
     summed_classes = () if lacks_class else _CLASSES
     cores = sum(classes[daemon_class]["cores"] for daemon_class in summed_classes if daemon_class in classes)
     gigabytes = load["bytes_per_s"] / 1e9
@@ -32,6 +31,11 @@ def core_ratios(
         "ops_per_core": rounded(load["per_s"] / cores) if cores and load["made"] else None,
         "cores_per_gb_s": rounded(cores / gigabytes) if cores and gigabytes else None,
     }
+
+
+def is_over_s3(ops: Iterable[str]) -> bool:
+    """Return whether a load has operations of S3: OSDs and RGWs do its work."""
+    return any(split_op(op)[1] in OPERATIONS for op in ops)
 
 
 def unwatched_class(classes: Collection[str]) -> str:

@@ -15,7 +15,7 @@ from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.environment import Clocks, roles_of_nodes
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling
-from cbt_plugins.results.nodes.core_ratios import unwatched_class
+from cbt_plugins.results.nodes.core_ratios import is_over_s3, unwatched_class
 from cbt_plugins.results.nodes.node_files import UsageReader, node_files
 from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples
 from cbt_plugins.results.nodes.node_usage import usages_of
@@ -119,9 +119,9 @@ def resource_warnings(
     if unwatched:
         text = unwatched_text("resources", unwatched, "OSDs have no sums")
         warnings.append({"code": "monitor-limited", "text": text})
-    loaded = [watched[phase["name"]] for phase in phases if phase["jobs"] and phase["name"] in watched]
-    complete = [line["classes"] for line in loaded if not line.get("missing") and not line.get("unwatched")]
-    for daemon_class in sorted(set(map(unwatched_class, complete)) - {""}):
+    loaded = [phase for phase in phases if phase["jobs"] and phase["name"] in watched and is_over_s3(phase["ops"])]
+    seen_classes = [{daemon["class"] for daemon in watched[phase["name"]]["daemons"]} for phase in loaded]
+    for daemon_class in sorted(set(map(unwatched_class, seen_classes)) - {""}):
         text = f"resources watched no {daemon_class.upper()}, so there are no requests/s per core and cores per GB/s"
         warnings.append({"code": "monitor-limited", "text": text})
     for name, line in watched.items():
