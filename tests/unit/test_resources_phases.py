@@ -409,6 +409,36 @@ def test_osds_that_nobody_watched_beside_others_make_no_sum(watched: Path) -> No
         assert "osd" in summarize(watched)["resources"]["phases"]["new"]["classes"]
 
 
+def _gateways(*names_and_addresses: str) -> str:
+    pairs = [text.split() for text in names_and_addresses]
+    rows = {str(n): {"addr": f"{ip}:0/1", "metadata": {"id": name}} for n, (name, ip) in enumerate(pairs)}
+    return json.dumps({"servicemap": {"services": {"rgw": {"daemons": {"summary": "", **rows}}}}})
+
+
+def test_gateways_that_nobody_watched_beside_others_make_no_sum(watched: Path) -> None:
+    """The endpoints are rgw1 and rgw2; rgw1 was watched."""
+    status = watched / "cluster" / "before" / "status.json"
+    plan = json.loads((watched / "plan.json").read_text())
+    status.write_text(_gateways("rgw1 10.0.0.1", "rgw2 10.0.0.2", "rgw2 10.0.0.2"))
+    summary = summarize(watched)
+    jsonschema.validate(summary, json_schema())
+    made = summary["resources"]["phases"]["new"]
+    assert made["unwatched_gateways"] == 1 and list(made["classes"]) == ["osd", "generator"]
+    assert made["ops_per_core"] is made["cores_per_gb_s"] is made["rgw_osd_ratio"] is None
+    texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
+    assert texts == ["resources did not watch 1 RGW of the cluster, so RGWs have no sums: add the nodes to `rgws`"]
+    three = _gateways("rgw1 10.0.0.1", "rgw2 10.0.0.2", "rgw3 10.0.0.3")
+    cases = [("{", [], 0), ("[]", [], 0), (_gateways("rgw1 10.0.0.1", "rgw1 10.0.0.1"), [], 0)]
+    cases += [(three, ["10.0.0.1"], 0), (three, ["10.0.0.1", "10.0.0.3"], 1), (three, ["localhost"], 2)]
+    for content, hosts, unwatched in cases:
+        status.write_text(content)
+        plan["s3"]["urls"] = [f"http://{host}:7480" for host in hosts]
+        (watched / "plan.json").write_text(json.dumps(plan))
+        made = summarize(watched)["resources"]["phases"]["new"]
+        assert made.get("unwatched_gateways", 0) == unwatched
+        assert ("rgw" in made["classes"]) == (not unwatched)
+
+
 def test_a_node_whose_file_is_refused_is_no_gap_of_the_monitor(watched: Path) -> None:
     note = watched / "monitors" / "01" / lifecycle.NODES
     note.parent.mkdir(parents=True)

@@ -204,6 +204,8 @@ def _missing(line: Line) -> Iterator[str]:
         yield f"{', '.join(line['missing'])}: not watched"
     if line.get("unwatched"):
         yield f"{several(line['unwatched'], 'OSD')}: not watched"
+    if line.get("unwatched_gateways"):
+        yield f"{several(line['unwatched_gateways'], 'RGW')}: not watched"
     unknown = sorted({net["node"] for net in line["interfaces"] if net["side"] and not net["speed_mbit"]})
     if unknown:
         yield f"the speed of the network is not known: {', '.join(unknown)}"

@@ -18,20 +18,22 @@ _CLASSES_OF = {"osd": ("osd",), "rgw": ("rgw",), "client": ("generator",), "head
 
 
 class Unseen(NamedTuple):
-    """The blind spots of a phase: nodes without samples with their roles, and the number of unwatched OSDs."""
+    """The blind spots of a phase: nodes without samples with their roles, and how many OSDs and RGWs are unwatched."""
 
     nodes: Mapping[str, Sequence[str]]
     osds: int
+    gateways: int = 0
 
     @property
     def classes(self) -> AbstractSet[str]:
         """Classes of daemons that are known in part only: a sum would be too small."""
         classes = {daemon_class for roles in self.nodes.values() for daemon_class in _classes_of(roles)}
-        return classes | {"osd"} if self.osds else classes
+        return classes | {name for name, number in (("osd", self.osds), ("rgw", self.gateways)) if number}
 
     def plain(self) -> Dict[str, Any]:
         """Return the blind spots as the summary of a phase has them; no key for none."""
-        return {key: blind for key, blind in {"missing": list(self.nodes), "unwatched": self.osds}.items() if blind}
+        blind_spots = {"missing": list(self.nodes), "unwatched": self.osds, "unwatched_gateways": self.gateways}
+        return {key: blind for key, blind in blind_spots.items() if blind}
 
 
 ALL_SEEN = Unseen({}, 0)

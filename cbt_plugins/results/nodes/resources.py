@@ -12,7 +12,7 @@ import numpy as np
 from cbt_plugins.formatting import percent, several
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
-from cbt_plugins.results.environment import Clocks, roles_of_nodes
+from cbt_plugins.results.environment import Clocks, environment, roles_of_nodes
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling
 from cbt_plugins.results.nodes.core_ratios import is_over_s3, unwatched_class
@@ -20,7 +20,12 @@ from cbt_plugins.results.nodes.node_files import UsageReader, node_files
 from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples
 from cbt_plugins.results.nodes.node_usage import usages_of
 from cbt_plugins.results.nodes.phase_usage import ALL_SEEN, PhaseUsage, Unseen
-from cbt_plugins.results.nodes.unwatched_osds import osds_of_moved_nodes, unwatched_osds, unwatched_text
+from cbt_plugins.results.nodes.unwatched_osds import (
+    osds_of_moved_nodes,
+    unwatched_gateways,
+    unwatched_osds,
+    unwatched_text,
+)
 from cbt_plugins.results.nodes.usage import Networks, roles_at
 
 #: share of the window that has to be known on a node
@@ -49,7 +54,9 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     wanted = nodes_to_watch(run.path)
     node_lines: Dict[str, Dict[str, Any]] = {}
     usage_of_phase: Dict[str, Any] = {}
-    unwatched = unwatched_osds(run.path, {f"{d.daemon_class}.{d.id}" for node in every for d in node.daemons})
+    watched = {f"{d.daemon_class}.{d.id}" for node in every for d in node.daemons}
+    gateways = unwatched_gateways(run.path, environment(run)["endpoints"], watched)
+    unwatched = unwatched_osds(run.path, watched)
     unwatched += osds_of_moved_nodes(every)
     for number in windows:
         phase_nodes = [node for file, node in zip(files, nodes) if node and number in file.phases]
@@ -60,7 +67,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
             phase, line = run.phases[number], phases[number]
             seen = {node.name: roles_at(node, roles) for node in phase_nodes}
             missing = {name: seen.get(name) or roles.get(name) or () for name in wanted if name not in names}
-            usage_of_phase[phase.name] = usage.numbers(_load(phase, line), Unseen(missing, len(unwatched)))
+            usage_of_phase[phase.name] = usage.numbers(_load(phase, line), Unseen(missing, len(unwatched), gateways))
             for about in usage.about_nodes():
                 node_lines.setdefault(about["node"], about)
     named = {"unwatched": unwatched} if unwatched else {}
@@ -119,6 +126,10 @@ def resource_warnings(
     if unwatched:
         text = unwatched_text("resources", unwatched, "OSDs have no sums")
         warnings.append({"code": "monitor-limited", "text": text})
+    gateways = max((line.get("unwatched_gateways") or 0 for line in watched.values()), default=0)
+    if gateways:
+        text = f"resources did not watch {several(gateways, 'RGW')} of the cluster, so RGWs have no sums"
+        warnings.append({"code": "monitor-limited", "text": f"{text}: add the nodes to `rgws`"})
     loaded = [phase for phase in phases if phase["jobs"] and phase["name"] in watched and is_over_s3(phase["ops"])]
     seen_classes = [{daemon["class"] for daemon in watched[phase["name"]]["daemons"]} for phase in loaded]
     for daemon_class in sorted(set(map(unwatched_class, seen_classes)) - {""}):

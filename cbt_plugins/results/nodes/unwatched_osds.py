@@ -1,4 +1,4 @@
-"""OSDs of the cluster that a monitor did not watch, although it watched others: sums over OSDs are too small then.
+"""OSDs and RGWs of the cluster that a monitor did not watch, although it watched others: sums are too small then.
 
 So it is on Rook where a node of the file is one pod of a Kubernetes node with several, also one after the other, and
 where the file lacks nodes.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from itertools import combinations
 from pathlib import Path
 from typing import Collection, Dict, Iterable, List, Sequence, Set
+from urllib.parse import urlsplit
 
 from cbt_plugins.formatting import several
+from cbt_plugins.inventory import short_name
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.nodes.node_samples import NodeSamples
 
@@ -46,6 +48,31 @@ def unwatched_osds(run: Path, daemons: Collection[str]) -> List[str]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return []
     return [osd for osd in up if osd not in daemons]
+
+
+def unwatched_gateways(run: Path, urls: Iterable[str], daemons: Collection[str]) -> int:
+    """Return how many RGWs of the load are not among the daemons, by number; 0 where no daemon is an RGW.
+
+    The service map before the run has the RGWs. Those on hosts of the endpoints count; all, where an endpoint has
+    another host: it may be a proxy.
+    """
+    watched = sum(daemon.startswith("rgw.") for daemon in daemons)
+    if not watched:
+        return 0
+    hosts_of_ids: Dict[str, Set[str]] = {}  # an RGW that was restarted is there twice for a minute
+    try:
+        services = read_json(run / "cluster" / "before" / "status.json")["servicemap"]["services"]
+        for key, row in services["rgw"]["daemons"].items():
+            if isinstance(row, dict):
+                about, address = row.get("metadata") or {}, str(row.get("addr", "")).partition("/")[0]
+                hosts = {short_name(str(about.get("hostname"))), address.rpartition(":")[0].strip("[]")}
+                hosts_of_ids.setdefault(str(about.get("id", key)), set()).update(hosts)
+        endpoints = {short_name(urlsplit(url).hostname or "") for url in urls}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return 0
+    used = [hosts for hosts in hosts_of_ids.values() if hosts & endpoints]
+    has_proxies = bool(endpoints - {host for hosts in used for host in hosts})
+    return max(0, len(hosts_of_ids if has_proxies else used) - watched)
 
 
 def unwatched_text(monitor: str, osds: Sequence[str], effect: str) -> str:
