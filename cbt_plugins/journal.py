@@ -269,15 +269,14 @@ def _records(lines: Iterable[bytes], path: Path) -> Tuple[List[Dict[str, Any]], 
     return records, damaged
 
 
-def each_json_line(path: Path, *words: str) -> Iterator[Dict[str, Any]]:
-    """Yield the objects of `json_lines`, one line in memory at a time; only those of lines with one of some words."""
+def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
+    """Yield the objects of `json_lines`, one line in memory at a time."""
     try:
         file = open_regular(path, _MOST_LINES)
     except (FileNotFoundError, NotADirectoryError):
         return
-    needed = [word.encode() for word in words or ("",)]
     with file:
-        yield from _objects(line for line in lines_of(file) if any(word in line for word in needed))
+        yield from _objects(lines_of(file))
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:

@@ -22,7 +22,8 @@ class ClockLine(NamedTuple):
     """A line of an agent that tells of its node's clock."""
 
     t: float  # by that clock
-    step: float = 0.0  # seconds by which it was set, or the node was paused; 0: a new agent begins, which knows of none
+    step: float = 0.0  # seconds by which it was set, or the node was paused
+    is_header: bool = False  # a new agent begins; a step is then what the clock was set back by since the last line
 
 
 class _Shown(NamedTuple):
@@ -31,6 +32,7 @@ class _Shown(NamedTuple):
     line: float
     before: float
     step: float
+    is_header: bool
 
 
 class _Measured(NamedTuple):
@@ -65,14 +67,14 @@ class ClockDrift:
         measured = sorted(_Measured(float(e["t"]), float(e["seconds"]) - offset, float(e["error"])) for e in clocks)
         if not measured:
             return NO_DRIFT
-        shown = [_Shown(line.t, line.t - line.step - offset, line.step) for line in lines]
+        shown = [_Shown(line.t, line.t - line.step - offset, line.step, line.is_header) for line in lines]
         stretches: List[List[Tuple[float, float]]] = [[]]
         begins: Dict[float, Tuple[int, float]] = {}
         ends: List[Optional[_Measured]] = [None, *measured, None]
         for begin, end, steps in zip(ends, ends[1:], _by_interval(measured, [s for s in shown if s.step])):
             rise = 0.0
             if begin is not None and end is not None:
-                jumps = list(_jumps(begin, end, steps, [s for s in shown if not s.step]))
+                jumps = list(_jumps(begin, end, steps, [s for s in shown if s.is_header]))
                 drifted = end.moved - begin.moved - sum(jump.seconds for jump in jumps)
                 rise = drifted / (end.t - begin.t) if end.t > begin.t else 0.0
             else:
@@ -132,13 +134,17 @@ def _jumps(begin: _Measured, end: _Measured, steps: Sequence[_Shown], headers: S
     A move that is faster than drift, and that no line tells, was before the last agent began, if one did.
     """
     moved, t = begin.moved, begin.t
-    for shown, seconds in zip(steps, _real_seconds([shown.step for shown in steps], end.moved - begin.moved)):
+    seconds_of_steps = list(_real_seconds([shown.step for shown in steps], end.moved - begin.moved))
+    set_back = [number for number, shown in enumerate(steps) if shown.is_header]
+    for number in set_back[-1:]:  # the time from the last line to the header is unknown, unlike all other steps
+        seconds_of_steps[number] += end.moved - begin.moved - sum(seconds_of_steps)
+    for shown, seconds in zip(steps, seconds_of_steps):
         t = min(max(t, shown.before - moved), end.t)
         yield _Jump(shown.line, t, seconds)
         moved += seconds
     untold = end.moved - moved
     if abs(untold) > _FASTEST * (end.t - begin.t) + begin.error + end.error:
-        began = [header for header in headers if t <= header.before - end.moved <= end.t]
+        began = [header for header in headers if not header.step and t <= header.before - end.moved <= end.t]
         for header in began[-1:]:
             yield _Jump(header.line, header.before - end.moved, untold)
 

@@ -106,24 +106,34 @@ def test_milestones_are_the_same_whatever_a_clock_drifts(
     assert made["warnings"] == recorded["warnings"]
 
 
-def test_a_step_that_a_line_tells_is_taken_off_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (-2.5, True),
+        (-1.5, False),  # too small for the agent to tell it
+        (-30.0, False),  # its line is lost
+    ],
+)
+def test_a_step_that_a_line_tells_or_times_show_is_taken_off_once(tmp_path: Path, step: float, told: bool) -> None:
     """2.5 s in 36 h would be a drift of 19 ppm: half of it would be taken off the samples before the step, too."""
     run = archive(tmp_path, "one", 0.0, 0.0)
     events = json_lines(run / "events.jsonl")
     file = run / "phases" / "01-down" / "monitors" / "recovery.ceph1" / "recovery.jsonl"
     lines = json_lines(file)
     measured = [{"t": t, "event": "clock-offset", "node": "ceph1", "seconds": s, "error": 0.001} for t, s in (
-        (events[0]["t"] - 36 * 3600.0, 0.0), (lines[-1]["t"] + 1.0, -2.5)
+        (events[0]["t"] - 36 * 3600.0, 0.0), (lines[-1]["t"] + 1.0, step)
     )]  # fmt: skip
     for line in lines[3:]:
-        line["t"] -= 2.5
-    lines[3]["step"] = -2.5
+        line["t"] += step
+    lines[3].update({"step": step} if told else {})
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in [*measured, *events]))
     recorded = read_samples([DATA / "one.jsonl"])
     made = samples_of(read_run(run))
-    assert made.clock_steps == [-2.5]
-    assert [sample.t for sample in made.samples] == pytest.approx([sample.t for sample in recorded.samples], abs=0.002)
+    exact = 0.002 if told else 0.02  # the agent does not sample at exact intervals
+    assert made.clock_steps == [pytest.approx(step, abs=exact)]
+    assert [sample.t for sample in made.samples] == pytest.approx([sample.t for sample in recorded.samples], abs=exact)
+    assert made.skew == 0.0
 
 
 def at_failure(hours: float, seconds: float) -> Callable[[float], float]:
@@ -202,6 +212,9 @@ def test_a_clock_that_was_set_between_two_measurements() -> None:
     assert told.begins == {1505.15: (1, 5.0)}
     assert [told.at(t) for t in (0.0, 500.0, 1500.0)] == pytest.approx([0.0, 0.05, 0.1], abs=0.001)
     assert [told.at(t, 1) for t in (1505.0, 2005.0, 2505.0, 9000.0)] == pytest.approx([5.1, 5.1, 5.15, 5.2], abs=0.001)
+    # no line tells the step: no agent ran
+    header = ClockLine(1300.1, is_header=True)
+    assert list(ClockDrift.of(events, "n", 0.1, [header]).begins) == [1300.1]
     # before the first measurement, and after the last one: no time comes twice
     steps = [ClockLine(-55.0, -5.0), ClockLine(45.0, -5.0), ClockLine(99.0, 3.0)]
     open_ends = ClockDrift.of(events[:1], "n", 0.1, steps)

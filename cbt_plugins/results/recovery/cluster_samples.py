@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import TimedSample, is_active, is_clean
-from cbt_plugins.journal import each_json_line, json_lines
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.clock_drift import NO_DRIFT, ClockDrift, ClockLine
 from cbt_plugins.results.clock_steps import NEVER_SET
@@ -244,10 +244,22 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
 
 
 def _clock_lines(path: Path) -> Iterator[ClockLine]:
-    """Yield the lines of a file that tell of its node's clock, each once: of agents that begin, and of steps."""
-    lines = (line for line in each_json_line(path, '"step"', '"version"') if line.get("step") or "version" in line)
-    clock_lines = (ClockLine(float(line["t"]), float(line.get("step") or 0.0)) for line in lines if _has_time(line))
-    return iter(dict.fromkeys(clock_lines))
+    """Yield the lines of a file that tell of its node's clock, each once: of agents that begin, and of steps.
+
+    A line that is before the one before it shows a step that no line tells: it was small, or its line is lost.
+    """
+    clock_lines: Dict[ClockLine, None] = {}
+    before, interval = -math.inf, 0.0
+    for line, _ in each_line_and_loss(path, {}):
+        if not _has_time(line) or "end" in line or "event" in line:
+            continue
+        is_header, t, step = "version" in line, float(line["t"]), float(line.get("step") or 0.0)
+        interval = max(interval, float(line.get("interval") or 0.0)) if is_header else interval
+        step = t - before - interval if not step and t < before else step
+        if step or is_header:
+            clock_lines[ClockLine(t, step, is_header)] = None
+        before = min(before, t) if is_header else t
+    return iter(clock_lines)
 
 
 def _has_time(line: Mapping[str, Any]) -> bool:
@@ -354,17 +366,16 @@ class SampleReader:
     def _time_of(self, line: Mapping[str, Any]) -> float:
         """Return the time of a line on the run's clock; where nobody measured it, as if it had not been set back."""
         shown, step = float(line["t"]) - self._offset, float(line.get("step") or 0.0)
-        if self._drift is not NO_DRIFT:
-            if step:
-                self._samples.clock_steps.append(step)
-                self._stretch, _ = self._drift.begins.get(line["t"], (self._stretch, 0.0))
-            return shown - self._drift.at(shown, self._stretch)
-        if not step and shown < self._shown:  # agents of earlier versions do not know it
+        if not step and shown < self._shown:  # a small step, one whose line is lost, or agents of earlier versions
             step = shown - self._shown - self._samples.interval
         if step:
             self._samples.clock_steps.append(step)
             self._clock = self._clock.after(step)
-        self._shown, self._newest = shown, shown - self._clock.shift
+            self._stretch, _ = self._drift.begins.get(line["t"], (self._stretch, 0.0))
+        self._shown = shown
+        if self._drift is not NO_DRIFT:
+            return shown - self._drift.at(shown, self._stretch)
+        self._newest = shown - self._clock.shift
         return self._newest
 
     def _bounds_of_map(self, epoch: int, t: float) -> Tuple[float, float]:
