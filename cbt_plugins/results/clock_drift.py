@@ -8,7 +8,7 @@ from itertools import chain, compress, product
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import CLOCK
-from cbt_plugins.results.clock_steps import NEVER_SET
+from cbt_plugins.results.clock_steps import NEVER_SET, STEP
 
 #: seconds that a clock may drift in a second (NTP's limit, 500 ppm); one that moved faster was set
 _FASTEST = 5e-4
@@ -131,7 +131,8 @@ def _explains(step: float, moved: float) -> bool:
 def _jumps(begin: _Measured, end: _Measured, steps: Sequence[_Shown], headers: Sequence[_Shown]) -> Iterator[_Jump]:
     """Yield the jumps between two measurements, which also tell a step from a pause.
 
-    A move that is faster than drift, and that no line tells, was before the last agent began, if one did.
+    A move that is faster than drift, and that no line tells, was before the last agent began, if one did: a running
+    agent tells of it. Of moves up to STEP it does not tell: their time is unknown, and they count as drift.
     """
     moved, t = begin.moved, begin.t
     seconds_of_steps = list(_real_seconds([shown.step for shown in steps], end.moved - begin.moved))
@@ -143,7 +144,7 @@ def _jumps(begin: _Measured, end: _Measured, steps: Sequence[_Shown], headers: S
         yield _Jump(shown.line, t, seconds)
         moved += seconds
     untold = end.moved - moved
-    if abs(untold) > _FASTEST * (end.t - begin.t) + begin.error + end.error:
+    if abs(untold) > max(STEP, _FASTEST * (end.t - begin.t) + begin.error + end.error):
         began = [header for header in headers if not header.step and t <= header.before - end.moved <= end.t]
         for header in began[-1:]:
             yield _Jump(header.line, header.before - end.moved, untold)

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, NamedTuple, Sequence
 #: steps that a warning names
 _SHOWN = 5
 #: seconds by which a node's clock and the time that passes may differ between two samples
-_STEP = 2.0
+STEP = 2.0
 
 
 class ClockState(NamedTuple):
@@ -63,7 +63,7 @@ class SampleTimes:
         shown = float(sample["t"]) - self._offset
         if self._follows and isinstance(sample.get("s"), (int, float)):  # agents of earlier versions do not know it
             step = shown - self._clock.shift - self._newest - float(sample["s"])
-            if _STEP < abs(step) < math.inf:
+            if STEP < abs(step) < math.inf:
                 self._clock = self._clock.after(step)
                 self.steps.append(step)
         self._newest, self._follows = shown - self._clock.shift, True

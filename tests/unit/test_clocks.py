@@ -215,6 +215,11 @@ def test_a_clock_that_was_set_between_two_measurements() -> None:
     # no line tells the step: no agent ran
     header = ClockLine(1300.1, is_header=True)
     assert list(ClockDrift.of(events, "n", 0.1, [header]).begins) == [1300.1]
+    # a step that an agent would not tell may be before the header or behind it
+    events[2]["seconds"] = events[3]["seconds"] = 2.1
+    unknown = ClockDrift.of(events, "n", 0.1, [header])
+    assert not unknown.begins
+    assert [unknown.at(t) for t in (1000.1, 1501.05, 2002.0)] == pytest.approx([0.1, 1.05, 2.0], abs=0.001)
     # before the first measurement, and after the last one: no time comes twice
     steps = [ClockLine(-55.0, -5.0), ClockLine(45.0, -5.0), ClockLine(99.0, 3.0)]
     open_ends = ClockDrift.of(events[:1], "n", 0.1, steps)
