@@ -12,9 +12,9 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.stream import Stream, login_error
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 
-_ECHO = "python3 -u -c 'import sys, time\nfor _ in sys.stdin: print(repr(time.time()), flush=True)'"
-#: a line of it
-_TIME = re.compile(r"\d{9,}\.\d+")
+_ECHO = "python3 -u -c 'import sys, time\nfor _ in sys.stdin: print(\"time\", repr(time.time()), flush=True)'"
+#: a line of it; a clock may stand near 1970
+_TIME = re.compile(r"time (-?\d+\.\d+)")
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def _next_time(node: str, stream: Stream, timeout: float) -> float:
     """Return the time in the next answer of a node; other lines are of its login. Raises RemoteError."""
     printed = []
     for _, line in stream.lines(timeout):
-        if _TIME.fullmatch(line.strip()):
-            return float(line)
+        if answer := _TIME.fullmatch(line.strip()):
+            return float(answer[1])
         printed.append(line)
     message = "; ".join([*stream.messages[-3:], *map(login_error, printed[:1])]) or "no reply"
     raise RemoteError("asking for the time", {node: Result("", message, UNREACHABLE)})

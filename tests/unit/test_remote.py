@@ -429,13 +429,27 @@ def test_our_own_clock_is_our_own_clock() -> None:
     assert abs(offset.seconds) <= offset.error + 1e-3
 
 
+def test_a_clock_near_1970_is_a_clock() -> None:
+    """A node without a battery for its clock starts there: its offset is what the run must name."""
+
+    class Node1970(Transport):
+        def command(self, node: str, shell: str, silence: float) -> List[str]:
+            return ["sh", "-c", shell.replace("time.time()", "time.monotonic() % 9 - 5")]
+
+        def login(self, node: str) -> str:
+            return ""
+
+    nodes: Any = {"n1": Node1970({}, {})}
+    assert abs(offsets(Remote(nodes), ["n1"], timeout=10.0)["n1"].seconds + time.time()) < 20.0
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_login_that_prints_costs_no_clock(answers: bool) -> None:
     """Only lines that are a time count, and without one the error says what is wrong."""
 
     class Printing(Transport):
         def command(self, node: str, shell: str, silence: float) -> List[str]:
-            return ["sh", "-c", f"echo 42; echo '*** maintenance tonight ***'; {shell if answers else 'exit 1'}"]
+            return ["sh", "-c", f"printf '42\\n1.5e9\\n1764562332.5\\n'; {shell if answers else 'exit 1'}"]
 
         def login(self, node: str) -> str:
             return ""
