@@ -2,18 +2,37 @@
 # Run a command that nobody needs any more when the connection ends: end_with_input.sh COMMAND...
 #
 # Standard input says nothing, and ends with the connection, or with the process at its other end, however that ended.
-exec 3<&0
-env "$@" </dev/null 3<&- &
-pid=$!
-end() {
-  # root started by sudo takes signals from root alone, and sudo passes none on from its own process group
-  kill -s "$1" "$pid" || sudo -n setsid kill -s "$1" "$pid"
+# The command leads a process group: it may be a script, and what it started ends with it, also at a timeout.
+# shellcheck disable=SC2329 # by the trap below
+is_left() {
+  sed -n "s/^\([0-9]*\) (.*) [^Z] [0-9]* \([0-9]*\) .*/$field/p" /proc/[0-9]*/stat | grep -qx "$pid"
 }
+# shellcheck disable=SC2329
+end() {
+  trap '' TERM
+  # the second is for what takes signals from root alone, as root started by sudo: the first may have ended the rest
+  for signal in TERM TERM KILL; do
+    kill -s "$signal" -- "$target" || kill -s "$signal" "$pid" || sudo -n kill -s "$signal" -- "$target"
+    for _ in 1 2 3 4 5 6 7 8; do
+      sleep 0.2
+      is_left || return
+    done
+  done
+} >/dev/null 2>&1
+
+exec 3<&0
+# what to signal, and the field of a stat file below that has its number
+if command -v setsid >/dev/null; then
+  setsid env "$@" </dev/null 3<&- &
+  pid=$! target=-$! field='\2'
+else
+  env "$@" </dev/null 3<&- &
+  pid=$! target=$! field='\1'
+fi
+trap end TERM
 {
   while read -r _; do :; done
-  end TERM
-  sleep 5
-  end KILL
+  kill -s TERM "$$"
 } <&3 >/dev/null 2>&1 &
 watcher=$!
 exec 3<&-
