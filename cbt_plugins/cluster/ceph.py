@@ -280,14 +280,18 @@ class Ceph:
         kind = CephTimeout if result and result.status == TIMED_OUT else CephError
         return kind(f"{error}{_remedy(result)}")
 
-    def _work(self, arguments: str, timeout: float, open_input: OpenInput) -> None:
-        """Have `radosgw-admin` do what takes hours, until `open_input` is closed. Raises CephError."""
+    def _work(self, arguments: str, timeout: float, open_input: OpenInput, form: str = "%s") -> str:
+        """Have `radosgw-admin` do what takes hours, until `open_input` is closed; return its output.
+
+        `form` is the shell command around it. Raises CephError.
+        """
         # where the program is: a signal from outside does not reach root in a container
         prefix, watcher = self.programs.prefix, script_command(END_WITH_INPUT)
-        line = f"{prefix}{watcher} {self._admin.removeprefix(prefix)} {arguments}"
+        line = form % f"{prefix}{watcher} {self._admin.removeprefix(prefix)} {arguments}"
         results = self.remote.run([self.head], line, timeout=timeout, check=False, open_input=open_input)
         if results[self.head].status:
             raise self._error(RemoteError(subject_of(f"{self._admin} {arguments}"), results))
+        return results[self.head].stdout
 
     def json(self, command: str, timeout: float = 60.0) -> Any:
         """Return the reply of `ceph COMMAND -f json`. Raises CephError."""
@@ -400,11 +404,14 @@ class Ceph:
         """Return the reply of `radosgw-admin COMMAND`. Raises CephError."""
         return self._parsed(self._text(f"{self._admin} {command}", timeout), f"radosgw-admin {command}")
 
-    def garbage(self, timeout: float = 600.0) -> int:
-        """Return the number of entries of RGW's garbage, also those that are not due. Raises CephError."""
+    def garbage(self, timeout: float, open_input: OpenInput) -> int:
+        """Return the number of entries of RGW's garbage, also those that are not due. Raises CephError.
+
+        It ends early, with an error, when `open_input` is closed, or with this process.
+        """
         count = "awk '/\"tag\":/ { n++ } /^failed$/ { f = 1 } END { print f ? \"failed\" : n + 0 }'"
-        line = f"{{ {self._admin} gc list --include-all 2>/dev/null || echo failed; }} | {count}"
-        output = self._text(line, timeout).strip()
+        form = f"{{ %s 2>/dev/null || echo failed; }} | {count}"
+        output = self._work("gc list --include-all", timeout, open_input, form).strip()
         if not output.isdigit():
             raise CephError(f"radosgw-admin gc list failed on {self.head}")
         return int(output)

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.cluster_watch import StatusFeed
@@ -29,8 +29,6 @@ from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.progress import Progress, remainder_of
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
 #: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_titles.STABLE_IN_SAMPLES
@@ -155,6 +153,7 @@ class Garbage:
         self._ceph, self._until = ceph, time.monotonic() + limit
         self.left: Optional[int] = None
         self.error: Optional[str] = None
+        self._counting: Optional[threading.Thread] = None
         self._collecting: Optional[threading.Thread] = None
         self._given_up = threading.Event()
         self._open_input = OpenInput()
@@ -166,25 +165,35 @@ class Garbage:
 
     def start(self) -> None:
         """Count and collect in threads of their own."""
-        threading.Thread(target=self.count, name="garbage", daemon=True).start()
+        self._counting = threading.Thread(target=self.count, name="garbage", daemon=True)
+        self._counting.start()
 
     def give_up(self) -> None:
-        """End what is collected, and begin nothing more: the next phase may be measured."""
+        """End the count and the collection, and begin nothing more: the next phase may be measured."""
         self._given_up.set()
         self._open_input.close()
+        until = time.monotonic() + END_LIMIT
+        if self._counting is not None:
+            self._counting.join(END_LIMIT)  # the last that begins a collection
         if self._collecting is not None:
-            self._collecting.join(END_LIMIT)
+            self._collecting.join(max(0.0, until - time.monotonic()))
+        if self.collecting or (self._counting is not None and self._counting.is_alive()):
+            text = "radosgw-admin gc has not ended within %g s on %s: it may load the cluster beside the next phase"
+            log.warning(text, END_LIMIT, self._ceph.head)
 
     def count(self) -> None:
         """Count until there is none, the time is over or the wait was given up; collect beside that."""
         took = 0.0  # seconds, of the last count
+
+        def count_once(seconds: float) -> None:
+            self.left = self._ceph.garbage(seconds, self._open_input)
 
         def is_over() -> bool:
             nonlocal took
             begun = time.monotonic()
             if not (self.error or self._given_up.is_set()):
                 try:
-                    self.left = self._insist(self._ceph.garbage)
+                    self._insist(count_once)
                 except CephError as error:
                     self.error = str(error)
             took = time.monotonic() - begun
@@ -200,25 +209,28 @@ class Garbage:
         wait_until(is_over, self._until - time.monotonic(), COUNT_EVERY, clock=Clock(sleep=collect))
 
     def _collect(self) -> None:
-        def collect(seconds: float) -> None:
+        try:
+            self._insist(lambda seconds: self._ceph.collect_garbage(seconds, self._open_input))
+        except CephError as error:
+            self.error = str(error)
+
+    def _insist(self, action: Callable[[float], None]) -> None:
+        """Act within the seconds that are left; again after an error, a few times: hours lose connections.
+
+        After the wait was given up, an error is none.
+        """
+
+        def act() -> None:
             try:
-                self._ceph.collect_garbage(seconds, self._open_input)
+                action(self._seconds)
             except CephError:
                 if not self._given_up.is_set():
                     raise
 
-        try:
-            self._insist(collect)
-        except CephError as error:
-            self.error = str(error)
-
-    def _insist(self, question: Callable[[float], T]) -> T:
-        """Ask with the seconds that are left; again after an error, a few times: hours lose connections."""
-
         def is_over_after(seconds: float) -> bool:
             return self._given_up.wait(seconds) or time.monotonic() >= self._until
 
-        return insist(lambda: question(self._seconds), CephError, pause=is_over_after)
+        insist(act, CephError, pause=is_over_after)
 
     @property
     def _seconds(self) -> float:

@@ -87,15 +87,16 @@ def test_a_command_may_take_a_month() -> None:
     assert REMOTE.run([HERE], "echo removed", timeout=3600.0 + 43e6 / 20)[HERE].stdout == "removed\n"
 
 
-#: of a run: removes a bucket, collects garbage, or fetches a folder
+#: of a run: removes a bucket, collects or counts garbage, or fetches a folder
 RUN = """\
 import sys, time
 from pathlib import Path
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.run.wait_phase import Garbage
+from cbt_plugins.run import wait_phase
 
+wait_phase.COUNT_EVERY, wait_phase.SPARED = 0.1, 0.0
 work, folder, arguments = sys.argv[1:]
 cluster = {"head": "n1" if arguments else "localhost", "radosgw-admin_cmd": f"A=1 {folder}/radosgw-admin"}
 remote = Remote.of_cluster({**cluster, "transport": "ssh"} if arguments else cluster, {"pdsh_ssh_args": arguments})
@@ -106,7 +107,7 @@ with signals.handled():
     elif work == "bucket":
         ceph.remove_bucket("b", 3600.0)
     else:
-        garbage = Garbage(ceph, 3600.0)
+        garbage = wait_phase.Garbage(ceph, 3600.0)
         garbage.start()
         try:
             sys.stdin.read()
@@ -114,13 +115,16 @@ with signals.handled():
             garbage.give_up()
             print(garbage.collecting, garbage.error)
 """
-#: a program of hours that says its pid
+#: a script around a program of hours that says its pid: of the work "count" it is the second `gc list`
 HOURS = """\
 #!/bin/sh
-case "$*" in
-*list*) echo '"tag": 1' ;;
-*) echo $$ > {folder}/pid.new; mv {folder}/pid.new {folder}/pid; exec sleep 1000 ;;
+case "{work} $*" in
+"count "*list*) mkdir {folder}/first 2>/dev/null && echo '"tag": 1' && exit ;;
+*list*) echo '"tag": 1'; exit ;;
+"count "*) exec sleep 1000 ;;
 esac
+sh -c 'echo $$ > {folder}/pid.new; mv {folder}/pid.new {folder}/pid; exec sleep 1000'
+exit
 """
 
 
@@ -138,10 +142,10 @@ def ssh_arguments(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[st
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("work", ["bucket", "garbage"])
+@pytest.mark.parametrize("work", ["bucket", "garbage", "count"])
 def test_work_of_hours_ends_with_the_run(tmp_path: Path, ssh_arguments: str, work: str, end: signal.Signals) -> None:
     """It would load the cluster beside the next measurement."""
-    (tmp_path / "radosgw-admin").write_text(HOURS.format(folder=tmp_path))
+    (tmp_path / "radosgw-admin").write_text(HOURS.format(folder=tmp_path, work=work))
     (tmp_path / "radosgw-admin").chmod(0o755)
     line = [sys.executable, "-c", RUN, work, str(tmp_path), ssh_arguments]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -150,7 +154,7 @@ def test_work_of_hours_ends_with_the_run(tmp_path: Path, ssh_arguments: str, wor
         process.send_signal(end)
         out, err = process.communicate(timeout=60)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the work")
-    if (work, end) == ("garbage", signal.SIGINT):
+    if work != "bucket" and end == signal.SIGINT:
         assert (out, b"trying again" in err) == (b"False None\n", False)
 
 

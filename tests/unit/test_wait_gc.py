@@ -21,7 +21,7 @@ class Bin:
     def __init__(self, left: int, lot: int, error: Optional[str] = None) -> None:
         self.left, self.lot, self.error = left, lot, error
 
-    def garbage(self, timeout: float) -> int:
+    def garbage(self, timeout: float, open_input: OpenInput) -> int:
         if self.error:
             raise CephError(self.error)
         return self.left
@@ -66,7 +66,7 @@ def test_garbage_is_counted_while_it_is_collected(monkeypatch: pytest.MonkeyPatc
             super().__init__(12, lot=5)
             self.empty = threading.Event()
 
-        def garbage(self, timeout: float) -> int:
+        def garbage(self, timeout: float, open_input: OpenInput) -> int:
             self.take_lot()
             if not self.left:
                 self.empty.set()
@@ -100,9 +100,9 @@ def test_a_connection_that_is_lost_ends_no_wait(monkeypatch: pytest.MonkeyPatch)
             if self.asked % 2:
                 raise CephError("exit status 255")
 
-        def garbage(self, timeout: float) -> int:
+        def garbage(self, timeout: float, open_input: OpenInput) -> int:
             self._lose()
-            return super().garbage(timeout)
+            return super().garbage(timeout, open_input)
 
         def collect_garbage(self, timeout: float, open_input: OpenInput) -> None:
             self._lose()
