@@ -180,6 +180,16 @@ def test_a_copy_ends_with_an_interrupt(tmp_path: Path) -> None:
     assert not [path.name for path in pids if Path(f"/proc/{path.read_text().strip()}").exists()]
 
 
+@pytest.mark.parametrize(("machine", "stays"), [("", False), (" another-machine", True)])
+def test_the_record_of_another_machine_outlives_a_fetch(tmp_path: Path, machine: str, stays: bool) -> None:
+    """Machines share the folder, and one is silent: its record is what ends its monitor later."""
+    record = tmp_path / "monitors-1" / "collectl" / "a.pid"
+    record.parent.mkdir(parents=True)
+    record.write_text(f"1 2{machine}\n")
+    lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "archive", None)
+    assert record.exists() == stays == record.parent.parent.exists()
+
+
 def test_files_go_and_come_back_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytes(range(256)) * 1000
     REMOTE.put({HERE: {f"{tmp_path}/a/b": content, f"{tmp_path}/a/c/d": b""}})
