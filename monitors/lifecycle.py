@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import TIMED_OUT
 from cbt_plugins.cluster.fan_out import ask_at_once
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import Copies, Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own, make_own, script_command
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.inventory import host_of, nodes_of, split_names
@@ -304,20 +304,26 @@ def fetch_files(
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
     chown = f"sudo -n chown -R -- {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
 
+    copies = Copies()
+
     def bring(node: str, scratch: Path) -> Optional[RemoteError]:
         def ask() -> None:
             if chown:
                 remote.run([node], f"{find_own(directory)}{chown}true", 60)
-            remote.fetch([node], directory, scratch)
+            remote.fetch([node], directory, scratch, copies=copies)
 
         try:
-            insist(ask, RemoteError)
+            insist(ask, RemoteError, pause=copies.stopped.wait)
         except RemoteError as error:
             return error
         return None
 
-    with tempfile.TemporaryDirectory(dir=local_dir, prefix=SCRATCH) as scratch:
-        errors = ask_at_once(*(partial(bring, node, Path(scratch)) for node in nodes)) if nodes else []
+    with _scratch_folder(local_dir) as scratch:
+        try:
+            errors = ask_at_once(*(partial(bring, node, scratch) for node in nodes)) if nodes else []
+        except BaseException:  # as an interrupt, which only this thread gets
+            copies.stop()
+            raise
         for node, error in zip(nodes, errors):
             if error is not None:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
@@ -340,6 +346,16 @@ def fetch_files(
     # not before: two names may be one machine, and what fails for want of room is done again
     remote.run(fetched, f"{find_own(directory)}{_EXIT_IF_SHARED % (quoted, quoted)}rm -rf -- {quoted}", 60, check=False)
     return paths
+
+
+@contextmanager
+def _scratch_folder(local_dir: Path) -> Iterator[Path]:
+    """Make a folder that is removed at the end; an error of that replaces no interrupt."""
+    scratch = tempfile.mkdtemp(dir=local_dir, prefix=SCRATCH)
+    try:
+        yield Path(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _place_for(files: Mapping[str, Path], folder: Path) -> Path:

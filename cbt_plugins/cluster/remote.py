@@ -9,9 +9,11 @@ import logging
 import os
 import re
 import shlex
+import signal
 import stat
 import subprocess
 import tarfile
+import threading
 import time
 import weakref
 from dataclasses import replace
@@ -66,6 +68,34 @@ class OpenInput:
     def fileno(self) -> int:
         """Return the descriptor that the commands read."""
         return self._read_end
+
+
+class Copies:
+    """Processes of copies in several threads. Any thread may stop them; then no more begin."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._processes: List[subprocess.Popen[bytes]] = []
+
+    def start(self, line: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start a process. Raises InterruptedError after `stop`."""
+        with self._lock:
+            if self.stopped.is_set():
+                raise InterruptedError("the copy was stopped")
+            process = subprocess.Popen(line, **options)
+            self._processes.append(process)
+            return process
+
+    def stop(self) -> None:
+        """Kill each process that has not ended; its thread reads what is left of its output."""
+        with self._lock:
+            self.stopped.set()
+            for process in self._processes:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):  # it shares our session
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.kill()
 
 
 def _or_python(tar: str, action: str) -> str:
@@ -234,16 +264,24 @@ class Remote:
         if any(r.status for r in results.values()):
             raise RemoteError("writing files", results)
 
-    def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, stalled: float = 600.0) -> None:
+    def fetch(
+        self,
+        nodes: Sequence[str],
+        remote_dir: str,
+        local_dir: Path,
+        stalled: float = 600.0,
+        copies: Optional[Copies] = None,
+    ) -> None:
         """Copy a folder from every node into local_dir/<node>/: its files and folders, no links.
 
         A missing folder gives an empty one; one that others could write is an error. What the nodes send is not
         trusted. What came survives a loss of power, so that the nodes may remove it. Ends a node from which nothing
-        more has come for `stalled` seconds. Raises RemoteError.
+        more has come for `stalled` seconds. `copies` lets another thread stop it. Raises RemoteError.
 
         Others may read what came, less the umask: no file with a secret is ever fetched.
         """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
+        copies = copies or Copies()
         sinks = set()
         quoted = shlex.quote(remote_dir)
         none = f"{{ s=$?; [ $s = 3 ] || exit $s; {_NOTHING}; exit; }}"
@@ -254,7 +292,7 @@ class Remote:
             stack.callback(_kill_running, running)
             for node in results:
                 (local_dir / node).mkdir(parents=True, exist_ok=True)
-                source = subprocess.Popen(
+                source = copies.start(
                     self.command(node, command),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
@@ -262,7 +300,7 @@ class Remote:
                     start_new_session=True,
                 )
                 running.append((node, source))
-                sink = subprocess.Popen(
+                sink = copies.start(
                     ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), *_AS_OURS],
                     stdin=source.stdout,
                     stderr=subprocess.PIPE,

@@ -89,11 +89,12 @@ def test_a_command_may_take_a_month() -> None:
 
 #: of a run: removes a bucket, collects or counts garbage, or fetches a folder
 RUN = """\
-import sys, time
+import socket, sys, time
 from pathlib import Path
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.monitors import lifecycle
 from cbt_plugins.run import wait_phase
 
 wait_phase.COUNT_EVERY, wait_phase.SPARED = 0.1, 0.0
@@ -102,7 +103,9 @@ cluster = {"head": "n1" if arguments else "localhost", "radosgw-admin_cmd": f"A=
 remote = Remote.of_cluster({**cluster, "transport": "ssh"} if arguments else cluster, {"pdsh_ssh_args": arguments})
 ceph = Ceph(remote, cluster)
 with signals.handled():
-    if work == "fetch":
+    if work == "nodes":
+        lifecycle.fetch_files(remote, ["localhost", socket.gethostname()], f"{folder}/rows", Path(folder, "back"), None)
+    elif work == "fetch":
         remote.fetch([cluster["head"]], f"{folder}/rows", Path(folder, "back"))
     elif work == "bucket":
         ceph.remove_bucket("b", 3600.0)
@@ -165,19 +168,21 @@ def test_work_that_ends_by_itself_has_its_output_and_status() -> None:
     assert (result.stdout, result.stderr, result.status) == ("out\n", "err\n", 3)
 
 
-def test_a_copy_ends_with_an_interrupt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("work", ["fetch", "nodes"])
+def test_a_copy_ends_with_an_interrupt(tmp_path: Path, work: str) -> None:
     """What is sent comes to no end: the receiver would write into the archive for as long."""
     (tmp_path / "rows").mkdir(mode=0o700)
-    (tmp_path / "tar").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid$1\nexec sleep 1000\n")
+    (tmp_path / "tar").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid$1-$$\nexec sleep 1000\n")
     (tmp_path / "tar").chmod(0o755)
-    pids = [tmp_path / "pid-c", tmp_path / "pid-x"]
-    line = [sys.executable, "-c", RUN, "fetch", str(tmp_path), ""]
+    line = [sys.executable, "-c", RUN, work, str(tmp_path), ""]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with subprocess.Popen(line, stderr=subprocess.PIPE, env=environment) as process:
-        wait_for(lambda: all(path.exists() and path.read_text() for path in pids), "the begin of the copy")
+        wait_for(lambda: len(list(tmp_path.glob("pid-*"))) == (4 if work == "nodes" else 2), "the begin of the copy")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert not [path.name for path in pids if Path(f"/proc/{path.read_text().strip()}").exists()]
+        _, err = process.communicate(timeout=60)
+    pids = [int(path.name.rpartition("-")[2]) for path in tmp_path.glob("pid-*")]
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of the copy")
+    assert err.rstrip().splitlines()[-1].startswith(b"KeyboardInterrupt") and not list(tmp_path.glob("back/.fetch-*"))
 
 
 @pytest.mark.parametrize(("machine", "stays"), [("", False), (" another-machine", True)])

@@ -82,7 +82,7 @@ class Nodes:
         self._dead, self._together = dead, threading.Barrier(len(names) or 1, timeout=30)
         self._waited: List[str] = []
 
-    def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path) -> None:
+    def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, **_: Any) -> None:
         (node,) = nodes
         if node not in self._waited:
             self._waited.append(node)
@@ -116,7 +116,7 @@ def test_files_of_monitors_wait_on_their_nodes_for_room_in_the_archive(
     removed: List[str] = []
 
     class OnFullDisk(Nodes):
-        def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path) -> None:
+        def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, **_: Any) -> None:
             super().fetch(nodes, remote_dir, local_dir)
             if nodes == ["node1"] and len(full) == 2:
                 raise full.pop()
