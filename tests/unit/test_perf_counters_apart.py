@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+import numpy as np
 import pytest
 from counters_archive import T0, archive, made_of
 
+from cbt_plugins.results.nodes.daemon_counters import CounterSeries
 from cbt_plugins.results.nodes.perf_counters import counter_warnings
 
 
@@ -20,7 +22,6 @@ def hits(t: float, loads: List[Tuple[float, float]]) -> float:
     ("heavy", "light"),
     [
         ([(4400, 5045), (5655, 6300)], (5050, 5650)),
-        ([(5020, 5080), (5655, 5690)], (5085, 5650)),  # no sample shows the heavy loads alone
         ([(900, 1004), (1066, 1200)], (1005, 1065)),
         ([(900, 1001)], (1001, 1065)),
         ([(900, 1004), (1066, 1200)], (1005, 1005)),  # a wait
@@ -40,6 +41,26 @@ def test_a_light_load_has_nothing_of_a_busy_neighbour(
     values = {line["name"]: line["value"] for line in made["phases"]["x"]["lines"]}
     expected = (0.0, None) if light[0] == light[1] else (10.0, 50.0)
     assert (values["onode_hits"], values["op_latency"]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("beside_per_s", "counted"),
+    [
+        (0.0, 180.0),  # nothing rises further away: all is of the phase, and counts by time
+        (5.0, 300.0),
+        (20.0, None),  # more than the load beside it can explain
+    ],
+)
+def test_what_a_phase_does_near_its_begin_is_its_own(beside_per_s: float, counted: Optional[float]) -> None:
+    """300 requests fail in the first 40 s of the phase, and none later; of a load before it some fail each second.
+
+    Samples are each 100 s, 40 s before the begin of the phase.
+    """
+    times = np.arange(0.0, 2000.0, 100.0)
+    failed = np.array([beside_per_s * min(t, 1040.0) + 7.5 * min(max(t - 1040.0, 0.0), 40.0) for t in times])
+    series = CounterSeries(times, np.full(20, 100.0), failed.reshape(-1, 1), False)
+    values = series.at((1040.0, 1640.0))
+    assert (values if counted is None else values[1] - values[0]) == (counted and pytest.approx(counted))
 
 
 @pytest.mark.parametrize(("beside", "rate_of_window"), [(True, None), (False, 980.0)])

@@ -81,23 +81,31 @@ class CounterSeries:
     def at(self, window: Window) -> Optional[np.ndarray]:
         """Return the values at the start and the end of a window: (2, columns); None without samples near both.
 
-        Where a counter's rise may be wrong by more than a tenth, the rate between the first sample and the last one
-        inside counts; None with fewer than two.
+        None also where a counter's rise may be wrong by more than a tenth, unless the rate between the first sample and
+        the last one inside is that of the window: what rises faster near its ends is then of a busier load beside it.
         """
         if not self.is_watched_in(window):
             return None
+        levels = self._at(window)
+        if self._is_state:
+            return levels
         first, end = np.searchsorted(self._times, window[0]), np.searchsorted(self._times, window[1], "right")
-        if self._is_state or end - first < 2 or self._times[first] == self._times[end - 1]:
-            levels = self._at(window)
-            is_wrong = not self._is_state and (self._is_wrong_in(window) or self._may_be_of_neighbours(window, levels))
+        if end - first < 2 or self._times[first] == self._times[end - 1]:
+            is_wrong = self._is_wrong_in(window) or self._may_be_of_neighbours(window, levels)
             return None if is_wrong else levels
         inside = float(self._times[first]), float(self._times[end - 1])
-        levels = self._at((*window, *inside))
-        rise = (levels[3] - levels[2]) * ((window[1] - window[0]) / (inside[1] - inside[0]))
-        # what rose between a sample inside and one beside may be of a busier load
-        is_busier_beside = _exceeds(levels[1] - levels[0] - rise, levels[1] - levels[0])
-        is_wrong = is_busier_beside or self._is_wrong_in(window)
-        return np.vstack((levels[2], levels[2] + rise)) if is_wrong else levels[:2]
+        low, high = self._at(inside)
+        per_s = (high - low) / (inside[1] - inside[0])
+        even = np.vstack((low, low + per_s * (window[1] - window[0])))
+        if not _exceeds(levels[1] - levels[0] - (even[1] - even[0]), levels[1] - levels[0]):
+            return even if self._is_wrong_in(window) else levels
+        ends = list(self._ends(window))
+        # what is beside counts by time; more than that is wrong if daemons go on there as further away
+        too_much = sum(np.clip(end.beside - (end.rise - end.inside), 0.0, end.inside) for end in ends)
+        if not _exceeds(too_much, levels[1] - levels[0]):
+            return None if self._is_wrong_in(window) else levels
+        unexplained = sum(np.maximum(end.rise - per_s * end.seconds_inside - end.beside, 0.0) for end in ends)
+        return None if _exceeds(unexplained, even[1] - even[0]) else even
 
     def is_watched_in(self, window: Window) -> bool:
         """Return whether there are samples near both ends of a window."""
@@ -125,16 +133,30 @@ class CounterSeries:
 
     def _may_be_of_neighbours(self, window: Window, levels: np.ndarray) -> bool:
         """Return whether too much of the rise may be from beside a window, where it is as fast as further away."""
-        beside, edges, edge_levels = np.zeros(self._levels.shape[1]), self._edges, self._levels
+        beside = sum((np.minimum(end.beside, end.inside) for end in self._ends(window)), np.zeros(levels.shape[1]))
+        return _exceeds(beside, levels[1] - levels[0])
+
+    def _ends(self, window: Window) -> Iterator[_WindowEnd]:
+        """Yield the start and the end of a window, without one that has fewer than two samples beside it."""
+        edges, levels = self._edges, self._levels
         after, before = np.searchsorted(edges, window[0]), np.searchsorted(edges, window[1], "right") - 1
         for t, near, step in ((window[0], after - 1, -1), (window[1], before + 1, 1)):
             further, inner = near + step, near - step
             if min(near, further) < 0 or max(near, further) >= len(edges):
                 continue
-            per_s = (edge_levels[further] - edge_levels[near]) / max(abs(edges[further] - edges[near]), 1e-9) * step
-            inside = abs(edge_levels[inner] - edge_levels[near]) * (edges[inner] - t) / (edges[inner] - edges[near])
-            beside += np.minimum(per_s * abs(t - edges[near]), inside)
-        return _exceeds(beside, levels[1] - levels[0])
+            per_s = (levels[further] - levels[near]) / max(abs(edges[further] - edges[near]), 1e-9) * step
+            rise, seconds_inside = abs(levels[inner] - levels[near]), abs(edges[inner] - t)
+            inside = rise * seconds_inside / abs(edges[inner] - edges[near])
+            yield _WindowEnd(rise, inside, per_s * abs(t - edges[near]), float(seconds_inside))
+
+
+class _WindowEnd(NamedTuple):
+    """What a counter does between the samples before and after an end of a window."""
+
+    rise: np.ndarray
+    inside: np.ndarray  # part of the rise in the window, by time
+    beside: np.ndarray  # rise beside the window, if it is as fast as further away
+    seconds_inside: float
 
 
 def _exceeds(wrong: np.ndarray, rise: np.ndarray) -> bool:
