@@ -72,6 +72,16 @@ def test_the_usual_requests_in_flight_at_the_end_of_a_load_that_began_with_the_w
     assert unfinished(tmp_path / "a", rows, rate=200) == {}
 
 
+def test_first_requests_of_a_steady_load_are_short_ones(tmp_path: Path) -> None:
+    """Nine of ten take 20 ms, and one takes 3 s to 5 s."""
+    chance = random.Random(5)
+    rows = []
+    for i in range(500 * 21):
+        seconds = 0.02 if chance.random() < 0.9 else chance.uniform(3, 5)
+        rows.append(row(i / 500, i / 500 + seconds))
+    assert unfinished(tmp_path / "a", rows, rate=500) == {}
+
+
 def test_requests_that_a_load_lacks_which_began_with_the_window(tmp_path: Path) -> None:
     warning = unfinished(tmp_path / "a", LATE[100:])
     assert {"p99_ms", "p999_ms"} <= set(warning["metrics"])

@@ -19,8 +19,10 @@ from cbt_plugins.results.requests.time_series import Seconds
 _LONG = 1.0
 #: standard deviations by which more requests may be in flight at the end of the window than usual by chance
 _CHANCE = 3.0
-#: share of the successes, the first ones, whose latency is usual
+#: share of the successes, the first ones, whose latency is usual where latency grows
 _FIRST = 0.1
+#: factor by which the last quarter of the window is slower than the one before, at least, where latency grows
+_GROWS = 1.1
 #: share of the usual requests: with fewer in flight at the start of the window the load has begun just before
 _FEW = 0.8
 _NS = 1e9
@@ -105,12 +107,34 @@ def _late(of: OpAggregates, first_mean: float, length: float) -> float:
 
 
 def _first_mean(seconds: Optional[Seconds]) -> float:
-    """Return the mean latency (ns) of the first tenth of an operation's successes; infinite without any."""
-    if seconds is None or not seconds.sums["n"].any():
+    """Return the mean latency (ns) of the first tenth of an operation's successes; infinite unless latency grows.
+
+    The first ones that end are short ones, also of a steady load that begins with the window.
+    """
+    if seconds is None or not _grows(seconds):
         return math.inf
     n, total = (np.cumsum(seconds.sums[name]) for name in ("n", "total"))
     first = int(np.searchsorted(n, max(1.0, _FIRST * n[-1])))
     return float(total[first] / n[first])
+
+
+def _grows(seconds: Seconds) -> bool:
+    """Return whether latency still grows in the second half of the window, and not by chance.
+
+    By then a steady load has its usual latency, unless requests take as long as half the window.
+    """
+    quarter = seconds.grid.seconds // 4
+    if not quarter:
+        return False
+    mean, chance = [], 0.0
+    for part in (slice(-2 * quarter, -quarter), slice(-quarter, None)):
+        n, total = (seconds.sums[name][part] for name in ("n", "total"))
+        if not n.any():
+            return False
+        means = total[n > 0] / n[n > 0]
+        mean.append(float(total.sum() / n.sum()))
+        chance += float(means.var()) / len(means)
+    return mean[1] > max(_GROWS * mean[0], mean[0] + _CHANCE * math.sqrt(chance))
 
 
 def _hidden(of: OpAggregates) -> float:
