@@ -62,10 +62,11 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
     """Return all failures and returns, in the form of docs/RECOVERY.md. `events`: lines of the run's events.jsonl."""
     last = samples.samples[-1].t if samples.samples else 0.0
     run_episodes = episodes(events, last)
-    episode_results = [
-        _episode_result(_EpisodeMilestones(samples, episode), besides(episode, run_episodes))
-        for episode in run_episodes
-    ]
+    episode_results: List[Dict[str, Any]] = []
+    for episode in run_episodes:
+        counted_until = episode_results[-1]["until"] if episode_results else -math.inf
+        search = _EpisodeMilestones(samples, episode)
+        episode_results.append(_episode_result(search, besides(episode, run_episodes), counted_until))
     return {
         "version": 1,
         "via": samples.via,
@@ -79,7 +80,8 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
     }
 
 
-def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str, Any]:
+def _episode_result(search: _EpisodeMilestones, beside_faults: bool, counted_until: float) -> Dict[str, Any]:
+    """Return the result of an episode; `counted_until`: end of the recovery that the episode before has counted."""
     episode = search.episode
     # a run of an earlier version has no event of the effect
     names = [name for name in MILESTONES_OF[episode.kind] if name != "in-effect" or episode.in_effect is not None]
@@ -96,7 +98,9 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
         copies_until = min([until, *back]) if search.is_failure else since
         rate.update(copies_made(search.run_samples, since, rate["begin"], copies_until))
         goes_on = search.before is not None and not search.before.clean  # the recovery from the episode before
-        rate["bytes_before"] = bytes_before(search.run_samples, episode.begin, since) if goes_on else 0
+        # the counters may show the end of that recovery only behind `until`, or when the next one begins
+        begin, last_begin = (episode.begin, since) if goes_on else (counted_until, counted_until)
+        rate["bytes_before"] = bytes_before(search.run_samples, begin, last_begin, since)
     before, last = search.before, search.samples[-1] if search.samples else None
     outcome = search.outcome(clean)
     return {

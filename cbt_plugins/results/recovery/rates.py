@@ -49,12 +49,13 @@ def recovered(samples: Samples, since: float, begin: Optional[float], end: float
     return numbers
 
 
-def bytes_before(samples: Samples, begin: float, since: float) -> int:
+def bytes_before(samples: Samples, begin: float, last_begin: float, since: float) -> int:
     """Return the bytes by which the counter rose from `begin` on that `recovered` does not have from `since` on.
 
-    A rise that began before `begin` counts in full: what `recovered` has until `begin` lacks it.
+    A rise that began before `begin` counts in full: what `recovered` has until `begin` lacks it. Rises that began at
+    `last_begin` or later count nothing.
     """
-    steps = [step for step in samples.rises if begin < step[1] and step[0] < since]
+    steps = [step for step in samples.rises if begin < step[1] and step[0] < min(last_begin, since)]
     shares = [1.0 if step[1] <= since else 1.0 - _share_since(samples, step, since) for step in steps]
     return round(sum(share * max(0, rise[1]) for (_, _, rise), share in zip(steps, shares)))
 
