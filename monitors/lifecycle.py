@@ -329,14 +329,7 @@ def fetch_files(
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
                 left.append(node)
                 continue
-            # of a monitor whose samples came by its connection, the folder is empty
-            entries = [entry for entry in sorted(Path(scratch, node).iterdir()) if not _is_empty_folder(entry)]
-            files = {f"{entry.name}.{node}": entry for entry in entries}
-            folder = _place_for(files, local_dir)
-            paths += [folder / name for name in files]
-            for name, file in files.items():
-                if not os.path.lexists(folder / name):
-                    shutil.move(str(file), str(folder / name))
+            paths += _move_into(local_dir, node, Path(scratch, node))
             fetched.append(node)
     for folder in {path.parent for path in paths}:
         sync_folder(folder)
@@ -346,6 +339,18 @@ def fetch_files(
     # not before: two names may be one machine, and what fails for want of room is done again
     remote.run(fetched, f"{find_own(directory)}{_EXIT_IF_SHARED % (quoted, quoted)}rm -rf -- {quoted}", 60, check=False)
     return paths
+
+
+def _move_into(local_dir: Path, node: str, came: Path) -> List[Path]:
+    """Move what came from a node to its place in the archive; return the paths there."""
+    # of a monitor whose samples came by its connection, the folder is empty
+    entries = [entry for entry in sorted(came.iterdir()) if not _is_empty_folder(entry)]
+    files = {f"{entry.name}.{node}": entry for entry in entries}
+    folder = _place_for(files, local_dir)
+    for name, file in files.items():
+        if not os.path.lexists(folder / name):
+            shutil.move(str(file), str(folder / name))
+    return [folder / name for name in files]
 
 
 @contextmanager

@@ -300,16 +300,7 @@ class Remote:
                     start_new_session=True,
                 )
                 running.append((node, source))
-                sink = copies.start(
-                    ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), *_AS_OURS],
-                    stdin=source.stdout,
-                    stderr=subprocess.PIPE,
-                    env={**os.environ, "LC_ALL": "C"},  # for _FULL
-                )
-                assert source.stdout is not None
-                source.stdout.close()
-                source.stdout = None  # nothing of it is for us
-                sinks.add(sink)
+                sinks.add(sink := _unpacker(copies, source, local_dir / node))
                 running.append((node, sink))
             for node, process in running:
                 err = end_of_copy(process, local_dir / node, stalled)
@@ -339,6 +330,20 @@ class Remote:
 
 def _as_text(answers: Mapping[str, Tuple[bytes, bytes, int]]) -> Dict[str, Result]:
     return {n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()}
+
+
+def _unpacker(copies: Copies, source: subprocess.Popen[bytes], folder: Path) -> subprocess.Popen[bytes]:
+    """Start the receiver of a copy: it unpacks into a folder what the sender sends."""
+    sink = copies.start(
+        ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(folder), *_AS_OURS],
+        stdin=source.stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LC_ALL": "C"},  # for _FULL
+    )
+    assert source.stdout is not None
+    source.stdout.close()
+    source.stdout = None  # nothing of it is for us
+    return sink
 
 
 def _kill_running(processes: Sequence[Tuple[str, subprocess.Popen[bytes]]]) -> None:
