@@ -22,7 +22,7 @@ from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import several
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, METRICS, SURE_GAP, TOTAL, Direction, MetricSource
-from cbt_plugins.results.run_record import Key
+from cbt_plugins.results.run_record import Key, RunRecord
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
 _RISE = re.compile(r"\s*\+\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
@@ -169,8 +169,7 @@ def limit(key: str, value: str) -> Limit:
     if rise:
         _refuse_impossible_share(metric, value, float(rise["number"]))
         if rise["unit"] not in ("", METRICS[metric].unit) or not float(rise["number"]):
-            unit = METRICS[metric].unit
-            raise ValueError(f"invalid limit {value!r}: write +2{unit}, in the unit of {metric}")
+            raise ValueError(f"invalid limit {value!r}: write +2{METRICS[metric].unit}, in the unit of {metric}")
         return replace(template, rise=float(rise["number"]))
     form = _FORM.match(value)
     if not form or (not form["sign"] and form["unit"] not in ("", "%")):
@@ -318,24 +317,33 @@ def _values_alone(compared: Compared, limits: GateLimits) -> Iterator[Tuple[Key,
 
 def _missing(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarning]:
     """Yield the numbers with a limit that the base has in configurations that a contender does not have, and those with
-    a limit of a value that no run of a contender's configuration has, but a run of another configuration.
+    a limit of a value that a configuration of a contender should have, because another configuration has them: all of
+    a configuration that the base does not have, and of each configuration the operations that its load asks for.
     """
     for alone in (alone for alone in compared.alone if alone.side == compared.base.name):
         for key in dict.fromkeys(key for run in alone.runs for key in run.keys):
             if limits.takes(key):
                 yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
-    cases = [(section.case, (*section.base, *section.new)) for section in compared.sections]
-    cases += [(alone.title, alone.runs) for alone in compared.alone if alone.side != compared.base.name]
-    keys_of_cases = [dict.fromkeys(key for run in runs for key in run.keys) for _, runs in cases]
+    cases = [(section.case, (*section.base, *section.new), False) for section in compared.sections]
+    cases += [(alone.title, alone.runs, True) for alone in compared.alone if alone.side != compared.base.name]
+    keys_of_cases = [dict.fromkeys(key for run in runs for key in run.keys) for _, runs, _ in cases]
     limit_of = {key: limits.of_value(key) for key in chain(*keys_of_cases)}
-    for (case, runs), keys in zip(cases, keys_of_cases):
+    for (case, runs, is_new), keys in zip(cases, keys_of_cases):
         ops, kept = {key[:2] for key in keys}, {limit_of[key] for key in keys}
         for (phase, op, metric), limit in limit_of.items():
             of_run = METRICS[metric].source in (*_OF_FAILURES, MetricSource.LADDER) and limit not in kept
             mix = (share.rpartition(":")[0] for share in str(runs[0].config.get(f"phase.{phase}.mix")).split())
-            if limit and (phase, op, metric) not in keys and (of_run or (phase, op) in ops or op in mix):
+            too_few = METRICS[metric].quantile is not None and _has_few(runs, phase, op)
+            wanted = is_new and (of_run or ((phase, op) in ops and not too_few))
+            if limit and (phase, op, metric) not in keys and (wanted or ((phase, op) not in ops and op in mix)):
                 row_id = "/".join(filter(None, (case, phase, op, metric)))
                 yield ComparisonWarning("missing", row_id, "no run has this number", (phase, op, metric))
+
+
+def _has_few(runs: Sequence[RunRecord], phase: str, op: str) -> bool:
+    """Return whether each run has requests of an operation, but too few for a percentile."""
+    codes = [{warning.code for warning in run.warnings if warning.is_about(phase, op)} for run in runs]
+    return all("few-samples" in of_run and "no-samples" not in of_run for of_run in codes)
 
 
 #: a margin in which no two measurements are equivalent: what is asked is only on which side of a limit they are
@@ -374,9 +382,8 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
         if low is None or high is None:
             return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
         readings.append((low, high) if lower else (-high, -low))
-    unit = comparison.unit
-    limit_text = output.amount(allowed, unit) if limit.rise is None else limit.text
-    both, sure = (f"{_reading(*ends, unit)}, limit {limit_text}" for ends in readings)
+    limit_text = output.amount(allowed, comparison.unit) if limit.rise is None else limit.text
+    both, sure = (f"{_reading(*ends, comparison.unit)}, limit {limit_text}" for ends in readings)
     if beyond:
         return GateOutcome.REGRESSION, both
     if comparison.capped_by:
@@ -448,15 +455,14 @@ def blocks(gated: Gated) -> List[Block]:
     for section in compared.sections:
         if several or section.case:
             parts.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
-        lines = [_line(row, next(rulings)) for row in section.rows]
         parts += [
             TableGrid(output.DIFFERENCES, tuple(output.differences(section)), left=3),
-            TableGrid(HEAD, tuple(lines), left=_LEFT),
+            TableGrid(HEAD, tuple(_line(row, next(rulings)) for row in section.rows), left=_LEFT),
             output.notes([*section.warnings, *output.of_rows(section.rows)]),
         ]
     parts.append(Notes("missing numbers", tuple(f"{ruling.row}: {ruling.why}" for ruling in rulings)))
-    alone = (f"{ruling.row}: {ruling.outcome.word}: {ruling.why}" for ruling in gated.rulings_alone)
-    parts.append(Notes("limits of values in configurations that the base does not have", tuple(alone)))
+    alone = tuple(f"{ruling.row}: {ruling.outcome.word}: {ruling.why}" for ruling in gated.rulings_alone)
+    parts.append(Notes("limits of values in configurations that the base does not have", alone))
     parts.append(Notes("not compared", compared.not_compared))
     parts.append(Words((outcome_line(gated),)))
     return parts
@@ -474,8 +480,7 @@ def outcome_line(gated: Gated) -> str:
     for ruling in gated.every_ruling:
         counts[ruling.outcome.word] = counts.get(ruling.outcome.word, 0) + 1
     summary = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
-    compared = gated.compared
-    added = sum(alone.side != compared.base.name for alone in compared.alone)
+    added = sum(alone.side != gated.compared.base.name for alone in gated.compared.alone)
     if added:
         summary += f"; not compared: {several(added, 'configuration')} that the base does not have"
     return f"{gated.outcome.word} (exit status {gated.outcome.value}): {summary}"
@@ -483,10 +488,8 @@ def outcome_line(gated: Gated) -> str:
 
 def data(gated: Gated) -> Dict[str, Any]:
     """Return the comparison as plain values, with the rulings."""
-    rulings = [
-        {"row": ruling.row, "limit": ruling.limit.text, "outcome": ruling.outcome.word, "why": ruling.why}
-        for ruling in gated.every_ruling
-    ]
+    texts = [(ruling.row, ruling.limit.text, ruling.outcome.word, ruling.why) for ruling in gated.every_ruling]
+    rulings = [dict(zip(("row", "limit", "outcome", "why"), ruling)) for ruling in texts]
     return {**output.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}
 
 

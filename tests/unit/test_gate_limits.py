@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 import pytest
-from compare_records import record, side
+from compare_records import record, runs, side
 
 pytest.importorskip("scipy")
 
-from cbt_plugins.compare.gate import GateLimits, gate, of_texts
+from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, of_texts
 from cbt_plugins.compare.table import Rules
+from cbt_plugins.results.run_record import ResultWarning
+
+GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 
 
 @pytest.mark.parametrize(
@@ -102,3 +106,15 @@ def test_a_limit_names_a_ladder_as_a_failure(name: str) -> None:
     (limit,) = of_texts([f"{name}{'.highest_per_s' if name != 'highest_per_s' else ''}>=900"])
     (ruling,) = gate(base, [new], GateLimits((limit,)), Rules()).rulings
     assert (ruling.row, ruling.outcome.word) == ("find/total/highest_per_s", "regression")
+
+
+@pytest.mark.parametrize("code", ["few-samples", "no-samples"])
+def test_a_new_configuration_needs_no_percentile_of_too_few_requests(code: str) -> None:
+    few, many = (
+        runs({key: [20.0] * 3 for key in keys}, begin=its, config={"phase.measure-new.workers": its})
+        for its, keys in ((1, (GET,)), (64, (GET, P99)))
+    )
+    few_samples = ResultWarning("few-samples", "measure-new: 80 GET", "measure-new")
+    few = [replace(run, warnings=(few_samples, ResultWarning(code, "x", "measure-new", "GET"))) for run in few]
+    made = gate(side("a", many), [side("b", [*many, *few])], GateLimits(tuple(of_texts(["GET.p99_ms<=30"]))), Rules())
+    assert made.outcome is (GateOutcome.OK if code == "few-samples" else GateOutcome.INCONCLUSIVE)
