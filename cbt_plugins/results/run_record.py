@@ -22,6 +22,7 @@ from cbt_plugins.metrics import (
 from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.nodes.thread_groups import name_of
 from cbt_plugins.results.recovery.episodes import has_whole_recovery, is_planned, rows_of
+from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
 STATE = " / "
@@ -91,7 +92,8 @@ class ResultWarning:
     text: str
     phase: Optional[str] = None  # None: all of the run
     op: Optional[str] = None  # None: all operations
-    #: failures and returns, by the names of their rows, that a warning about the cluster in a phase is also about
+    #: failures and returns, by the names of their rows, that a warning about the cluster in a phase is also about;
+    #: the ladder of a step
     episodes: Tuple[str, ...] = ()
     #: those that had load in the phase: a warning about the phase is about what clients lost, too
     loaded: Tuple[str, ...] = ()
@@ -396,13 +398,22 @@ def _loaded_in(summary: Mapping[str, Any], window: Mapping[str, float]) -> Itera
             yield rows_of(episode)
 
 
+#: metrics of the answers of ladders
+_ANSWERS = tuple(metric.key for metric in from_source(MetricSource.LADDER))
+
+
 def result_warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
-    """Yield the summary's warnings; a generator that was the bottleneck is one of them."""
+    """Yield the summary's warnings; a generator that was the bottleneck is one of them.
+
+    What limits the trust in a step of a ladder limits the trust in its answer, too. What an overload does in a step,
+    such as late starts, does not: the ladder looks for it.
+    """
     beside, loaded = (
         {phase["name"]: tuple(names_in(summary, phase["window"])) for phase in summary["phases"]}
         for names_in in (_episodes_in, _loaded_in)
     )
     scored = _scored(summary)
+    ladders = {step["phase"]: ladder["name"] for ladder in summary.get("ladders") or () for step in ladder["steps"]}
     for warning in summary["warnings"]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
         text = ": ".join([*where[:1], warning["text"]])
@@ -410,6 +421,9 @@ def result_warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
         also = beside.get(phase, ()) if warning["code"] in NAMES else ()
         about = phase or warning.get("episode")
         also += tuple(scored[name] for name in (warning.get("episode"), *also) if name in scored)
+        held = (limits(warning["code"], metric) for metric in _ANSWERS for limits in (forbids_verdict, caps))
+        if phase in ladders and any(held):
+            also += (ladders[phase],)
         names = (*loaded.get(phase, ()), *([scored[phase]] if phase in scored else ()))
         metrics = tuple(warning.get("metrics") or ())
         yield ResultWarning(warning["code"], text, about, warning.get("op"), also, names, metrics)

@@ -382,9 +382,20 @@ def test_workers_of_a_calibration_are_no_reason_to_refuse(tmp_path: Path, planne
 @pytest.mark.parametrize(("high", "is_open"), [(None, True), (10760.0, False)])
 def test_a_ladder_without_a_miss_has_no_upper_bound(high: Optional[float], is_open: bool) -> None:
     """Two ladders that met the objective at the highest load may differ by any factor."""
-    ladder = {"name": "find", "unit": "rate", "low": 9051.0, "high": high, "steps": [1, 2]}
+    ladder = {"name": "find", "unit": "rate", "low": 9051.0, "high": high, "steps": [{"phase": "find-step-1"}]}
     summary: Dict[str, Any] = {"phases": [], "warnings": [], "failure": None, "ladders": [ladder], "usable": True}
     assert [warning.code for warning in result_warnings(summary)] == (["ladder-open"] if is_open else [])
     (found,) = measurements(summary)
     assert (found.value, found.bin) == (9051.0, 0.0 if is_open else 1709.0)
     assert caps("ladder-open", found.metric)
+
+
+@pytest.mark.parametrize("code", ["recovering", "generator-bound", "late-starts"])
+def test_what_limits_a_step_limits_the_answer_of_its_ladder(code: str) -> None:
+    ladder = {"name": "find", "unit": "workers", "low": 8, "high": 9, "steps": [{"phase": "find-step-1"}]}
+    warnings = [{"code": code, "phase": phase, "text": "x"} for phase in ("find-step-1", "fill")]
+    summary = {"phases": [], "warnings": warnings, "failure": None, "ladders": [ladder], "usable": True}
+    of_step, of_fill = result_warnings(summary)
+    assert of_step.is_about("find", "total", "highest_workers") == (code != "late-starts")  # overload is looked for
+    assert of_step.is_about("find-step-1", "GET") and not of_fill.is_about("find", "total")
+    assert caps(code, "highest_workers") == (code == "generator-bound")
