@@ -279,17 +279,19 @@ def _rows(
 
 
 def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:
-    """Return the keys that have no row: numbers of failures that may be 0, unless `keys:` names them.
+    """Return the keys that have no row unless `keys:` names them: numbers of failures that may be 0, and ladders.
 
-    A campaign begun by older rules has no row for these numbers and for percentiles of failures: its family of rows
-    must not grow.
+    A campaign begun by older rules has no row for these numbers and for percentiles of failures, and a campaign begun
+    by an older version none of ladders: its family of rows must not grow. Besides, a ladder whose step is wider than
+    the margin is never equivalent.
     """
     keys = {key for run in (*section.base, *section.new) for key in run.keys}
     of_failures = {key for key in keys if METRICS[key[2]].source is not MetricSource.OPERATION}
     additive = {key for key in of_failures if METRICS[key[2]].additive}
+    unnamed = set() if schedule.section.keys else {key for key in keys if METRICS[key[2]].source is MetricSource.LADDER}
     if schedule.decision_rules == BY_RATIOS:
-        return additive | latencies_of_failures(keys)
-    return set() if schedule.section.keys else additive
+        return additive | latencies_of_failures(keys) | unnamed
+    return set() if schedule.section.keys else additive | unnamed
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,18 @@ def test_numbers_of_failures_that_may_be_0_are_key_rows_only_by_name(tmp_path: P
     assert key_rows(records, state.schedule).keys() == keys
 
 
+def test_ladders_are_key_rows_only_by_name(tmp_path: Path, made: Path) -> None:
+    """A campaign that an older version began has no such row, and its family of rows must not grow."""
+    ladder = {"name": "find", "unit": "rate", "low": 400.0, "high": 440.0, "objective": {}, "text": "", "steps": []}
+    answer = ("find", "total", "highest_per_s")
+    for name, keys in (("a", []), ("b", [".".join(answer), "total.p99_ms"])):
+        its = after(made, schedule(tmp_path / name, keys=keys), 4, {}).schedule
+        for path in its.folder.rglob("summary.json"):
+            path.write_text(json.dumps({**json.loads(path.read_text()), "ladders": [ladder]}))
+        rows = {row.id.key for row in evaluate(its).rows}
+        assert rows and (answer in rows) == bool(keys)
+
+
 def test_the_scatter_of_a_history_is_that_of_differences(tmp_path: Path, made: Path) -> None:
     """Runs with 0 and with 2 bad seconds: a block has two trials of each arm, so its difference scatters as one run."""
     its = schedule(tmp_path / "a", keys=[".".join(BAD)])
