@@ -69,6 +69,7 @@ class RowState:
     forbidden: Optional[str]  # why it can have no verdict
     medians: Mapping[str, Optional[float]]  # of each arm
     outlooks: Tuple[Outlook, ...]
+    late: Optional[str] = None  # why it can be neither better nor worse
 
     @property
     def verdict(self) -> Optional[Verdict]:
@@ -274,7 +275,7 @@ def _rows(
     ratios = {row: observed.ratios for row, observed in observed_rows.items()}
     bins = {row: observed.bin for row, observed in observed_rows.items()}
     decisions = decide(ratios, directions, schedule.design, margins, units, bins)
-    family = len(sharing_rows(ratios)), schedule
+    family = sharing_rows(ratios), schedule
     return [_state(row, decisions[row], observed, family) for row, observed in observed_rows.items()]
 
 
@@ -390,11 +391,13 @@ class _Cells:
         return median(values) if values else None
 
 
-def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[int, Schedule]) -> RowState:
-    size, schedule = family
+def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[Set[RowId], Schedule]) -> RowState:
+    sharing, schedule = family
     outlooks: Tuple[Outlook, ...] = ()
-    if decision.scatter and decision.n > 2:
-        outlooks = outlooks_of(row.metric, Scatter(decision.scatter, decision.n - 1), size, schedule)
+    if decision.scatter and decision.n > 2 and row in sharing:
+        outlooks = outlooks_of(row.metric, Scatter(decision.scatter, decision.n - 1), len(sharing), schedule)
+    empty = next((n for n, ratio in enumerate(observed.ratios) if ratio is not None), len(observed.ratios))
+    late = None if row in sharing else f"no number until block {empty}, so it has no share of alpha"
     return RowState(
         row,
         decision,
@@ -404,6 +407,7 @@ def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[in
         observed.forbidden,
         observed.medians,
         outlooks,
+        late,
     )
 
 

@@ -177,6 +177,8 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
             yield f"{name}: no verdict: {row.forbidden}"
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
+        if row.late:
+            yield f"{name}: neither better nor worse: {row.late}"
     yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in evaluation.trials if trial.reason)
     yield from (f"{text}: {reason}" for text, reason in attempts_made_again(evaluation))
     yield from left_set(evaluation)
@@ -252,6 +254,7 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         "left_out": list(row.left_out),
         "capped": row.capped,
         "forbidden": row.forbidden,
+        "late": row.late,
         "outlook": [vars(outlook) for outlook in row.outlooks],
     }
 

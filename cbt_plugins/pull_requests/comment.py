@@ -171,7 +171,7 @@ class PullRequestReport:
         sections = state.compared.sections if state and state.compared else ()
         yield from output.merged_warnings([warning for section in sections for warning in section.warnings])
         for row in self._key_rows():
-            texts = (*row.left_out, *filter(None, (row.forbidden, row.capped)))
+            texts = (*row.left_out, *filter(None, (row.forbidden, row.capped, row.late)))
             yield from (f"{row.id.text}: {text}" for text in texts)
         yield from (text for text, _ in attempts_made_again(state)) if state else ()
         base, head = self.request.sides

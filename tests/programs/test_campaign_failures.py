@@ -165,6 +165,19 @@ def test_ladders_are_key_rows_only_by_name(tmp_path: Path, made: Path) -> None:
         assert rows and (answer in rows) == bool(keys)
 
 
+def test_a_row_that_appears_after_the_first_look_says_that_it_is_never_worse(tmp_path: Path, made: Path) -> None:
+    its = after(made, schedule(tmp_path / "a", keys=[".".join(BAD), "measure.total.p99_ms"]), 8, {"new": 6}).schedule
+    for planned in [planned for block in range(1, 5) for planned in its.block(block)]:
+        (path,) = its.folder_of(planned).glob("archive/results/*/id-*/summary.json")
+        path.write_text(json.dumps({**json.loads(path.read_text()), "failure": None, "scorecard": None}))
+    state = evaluate(its)
+    first, late = sorted(state.rows, key=lambda row: row.id.key == BAD)
+    assert first.late is None and late.verdict is None
+    assert late.decision.n == 4 and late.decision.low is not None and late.decision.low > 0 and not late.outlooks
+    text = "neither better nor worse: no number until block 4, so it has no share of alpha"
+    assert text in " ".join(Terminal().text(blocks(state)).split()) and data(state)["rows"][-1]["late"]
+
+
 def test_the_scatter_of_a_history_is_that_of_differences(tmp_path: Path, made: Path) -> None:
     """Runs with 0 and with 2 bad seconds: a block has two trials of each arm, so its difference scatters as one run."""
     its = schedule(tmp_path / "a", keys=[".".join(BAD)])
