@@ -69,7 +69,7 @@ DEFAULT_BUDGET = AlarmBudget()
 
 @dataclass(frozen=True)
 class LevelWarning:
-    """A warning of some runs of a level that forbids a verdict on a track."""
+    """A warning of some runs of a level that forbids a verdict on a track, or is about a limit of the load."""
 
     code: str
     level: str  # "before" or "after" the change
@@ -328,7 +328,7 @@ def blocks(histories: Sequence[History]) -> List[Block]:
         parts += [
             TableGrid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
             Notes("configuration changes", tuple(_reasons([change for _, change in changes]))),
-            Notes("levels with warnings that forbid a verdict", tuple(_doubts(changes))),
+            Notes("levels with warnings", tuple(_doubts(changes))),
             TableGrid(
                 LEVELS, tuple(_level(track) for track in history.tracks if track.known_values), left=4, title="levels"
             ),

@@ -104,6 +104,7 @@ def test_a_change_that_limits_of_the_load_may_have_made_is_not_better_and_not_al
             told = rf"measure-new GET {metric}\): {code} in \d of 9 runs (before|after) it: it was limited"
             assert re.search(told, text)
     assert (code in text) == ("inconclusive" in verdicts or len(nights_with) == 4)
+    assert ("levels with warnings" in text) == (code in text) and "forbid" not in text
 
 
 def test_a_level_that_looks_better_than_it_is_hides_whether_the_next_one_is_worse() -> None:
