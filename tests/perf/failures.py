@@ -1,7 +1,6 @@
 """How much the same failure scatters on one cluster, and how often a gate on it is wrong: A/A pairs on a lab.
 
     ./run bench failures [PAIRS [MINUTES [FAILURE ...]]]
-    ./run bench failures planted [SLEEP [MINUTES [SLEEP OF BASE]]]
     ./run bench failures table tests/data/failures/*.jsonl
 
 `./run bench failures 20 400 all` makes 20 pairs of each of ten failures. Without words: 10 pairs in at most 40 minutes
@@ -9,10 +8,6 @@ of the three shortest failures. An archive is a run of `resilience:` that repeat
 repetitions one after the other are a pair of equal arms: nothing differs between them. A gate compares two archives one
 after the other: what it calls a regression is a false alarm. Gates of repetitions that are drawn from all archives are
 counted too, in a line of their own: their repetitions are real, the archives are not.
-
-`planted` makes archives in turns, base and new, new and base, of `node down`. In those of new, OSDs sleep SLEEP seconds
-after each object that they recover, and in those of base SLEEP OF BASE. A gate compares each base with its new on the
-time until active+clean.
 
 The folder of the archives is kept if it is given in ARCHIVES. Each score of A/A pairs is written to failures.jsonl in
 this folder. `table` prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of
@@ -65,25 +60,20 @@ ADVERTISED = {("total", "bad_s"): "20%", ("total", "longest_gap_s"): "+1s"}
 DOUBLED = 2
 #: gates of repetitions that are drawn
 DRAWN = 1000
-#: of `planted`: the failure, the metric and the limit of its gate; objects, and the sleep after each, in seconds
-PLANTED, RECOVERY, RECOVERY_LIMIT = "node down", ("cluster", "recovery_s"), "10%"
-PLANTED_OBJECTS, SLEEP = 4000, 0.2
-#: a longer recovery that a gate should find
-LONGER = 1.3
 SHAPE = ["--mons", "3", "--mgrs", "2", "--clients", "1"]
+CLUSTER: Dict[str, Any] = {
+    "user": "root",
+    "head": "node0",
+    "clients": ["client1"],
+    "osds": ["node1", "node2", "node3", "node4"],
+    "mons": ["node0", "node1", "node2"],
+    "rgws": ["rgw1", "rgw2"],
+    "use_existing": True,
+    "iterations": 1,
+    "conf_file": "/etc/ceph/ceph.conf",
+    "tmp_dir": "/var/tmp/cbt",
+}
 CONFIG: Dict[str, Any] = {
-    "cluster": {
-        "user": "root",
-        "head": "node0",
-        "clients": ["client1"],
-        "osds": ["node1", "node2", "node3", "node4"],
-        "mons": ["node0", "node1", "node2"],
-        "rgws": ["rgw1", "rgw2"],
-        "use_existing": True,
-        "iterations": 1,
-        "conf_file": "/etc/ceph/ceph.conf",
-        "tmp_dir": "/var/tmp/cbt",
-    },
     "monitoring_profiles": {"recovery": {}},
     "benchmarks": {
         "resilience": {
@@ -112,9 +102,11 @@ class Score(NamedTuple):
     value: float
 
 
-def run(folder: Path, lab: Path, number: int, failures: Dict[str, Any], **keys: Any) -> Path:
+def run(
+    folder: Path, lab: Path, number: int, failures: Dict[str, Any], cluster: Mapping[str, Any] = CLUSTER, **keys: Any
+) -> Path:
     """Run `resilience:` once, with more keys of the section; return the archive."""
-    config = json.loads(json.dumps(CONFIG))
+    config = json.loads(json.dumps({"cluster": cluster, **CONFIG}))
     config["benchmarks"]["resilience"].update(failures=failures, **keys)
     file, archive = folder / f"run{number}.yaml", folder / f"archive{number}"
     file.write_text(yaml.safe_dump(config, sort_keys=False))
@@ -290,76 +282,6 @@ def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minut
     print_drawn(made, list(failures))
 
 
-def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleeps: Dict[str, float], minutes: float) -> None:
-    """Make archives of both sides until the next block would end after `minutes`; print both.
-
-    `sleeps`: side -> seconds that OSDs sleep after each object, 0 for Ceph's default.
-    """
-    begin, longest, number, found = time.monotonic(), 0.0, 0, 0
-    ratios: List[float] = []
-    of_base: List[float] = []
-    blocks: List[Dict[str, Path]] = []
-    while time.monotonic() - begin + longest < 60 * minutes:
-        start, sides = time.monotonic(), {}
-        for side in ("base", "new") if len(ratios) % 2 == 0 else ("new", "base"):
-            number += 1
-            settings = {"config": {"osd": {"osd_recovery_sleep": sleeps[side]}}}
-            keys = {"settings": settings} if sleeps[side] else {}
-            sides[side] = run(folder, lab, number, failures, fill={"objects": PLANTED_OBJECTS}, **keys)
-        longest = max(longest, time.monotonic() - start)
-        seconds = {side: recovery_seconds(archive) for side, archive in sides.items()}
-        if not all(seconds.values()):
-            print(f"block {len(ratios) + 1}: a side did not recover: {seconds}", flush=True)
-            return
-        ratios.append(statistics.median(seconds["new"]) / statistics.median(seconds["base"]))
-        of_base += seconds["base"]
-        limit = f"--limit={PLANTED}.{'.'.join(RECOVERY)}={RECOVERY_LIMIT}"
-        line = [*TOOLS, "gate", str(sides["base"]), str(sides["new"]), limit]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-        found += done.returncode == 1
-        blocks.append(sides)
-        last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
-        print(f"block {len(ratios)}: {seconds}, ratio {ratios[-1]:.2f}; gate: {' '.join(last)}", flush=True)
-    if not ratios:
-        print(f"no block in {minutes:g} minutes")
-        return
-    print(f"{len(ratios)} blocks, median ratio {statistics.median(ratios):.2f}, found by the gate in {found}")
-    print_gate_of_blocks(blocks, limit)
-    print_needed(of_base)
-
-
-def print_gate_of_blocks(blocks: Sequence[Mapping[str, Path]], limit: str) -> None:
-    """Print the outcome of a gate of all base archives against all new ones: each counts with its median."""
-    line = [*TOOLS, "gate"]
-    for side in ("base", "new"):
-        line += [f"--{side}", *(str(block[side]) for block in blocks)]
-    done = subprocess.run([*line, limit], capture_output=True, text=True, check=False)
-    last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
-    print(f"gate of all base against all new archives: {' '.join(last)}", flush=True)
-
-
-def print_needed(of_base: Sequence[float]) -> None:
-    """Print how many repetitions find a recovery of LONGER times the base; `of_base`: its seconds, two at least."""
-    scatter = statistics.stdev(map(math.log, of_base))
-    needed = repetitions(scatter, LONGER, RECOVERY_LIMIT)
-    print(
-        f"{len(of_base)} repetitions of the base scatter by {100 * math.expm1(scatter):.0f} %: a gate finds a recovery "
-        f"of {LONGER} times the base in 90 % with {needed} repetitions of each side, {math.ceil(needed / REPEAT)} "
-        "blocks (computed)"
-    )
-
-
-def recovery_seconds(archive: Path) -> List[float]:
-    """Return the seconds until active+clean of each repetition of PLANTED."""
-    return [
-        value
-        for record in records_of(archive)
-        for measurement in record.measurements
-        if (measurement.phase, measurement.op, measurement.metric) == (PLANTED, *RECOVERY)
-        for value in measurement.repeats or ()
-    ]
-
-
 def print_drawn(made: Sequence[Score], failures: Sequence[str]) -> None:
     """Print the false alarms of gates on recorded scores, with the limits of this bench and those of the pages."""
     for limits in (LIMITS, ADVERTISED):
@@ -394,9 +316,8 @@ def main(args: Sequence[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     catalogue: Dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
-    plants = args[:1] == ["planted"]
-    numbers = [float(word) for word in (args[1:4] if plants else args[:2])]
-    names = [PLANTED] if plants else list(args[2:]) or list(SHORTEST)
+    numbers = [float(word) for word in args[:2]]
+    names = list(args[2:]) or list(SHORTEST)
     if names == ["all"]:
         names = [name for name in catalogue if name not in REFUSED]
     failures = {name: catalogue[name] for name in names}
@@ -408,11 +329,7 @@ def main(args: Sequence[str]) -> int:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {', '.join(failures)}", flush=True)
     try:
         subprocess.run([*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE], check=True)
-        if plants:
-            sleeps = {"new": numbers[0] if numbers else SLEEP, "base": numbers[2] if numbers[2:] else 0.0}
-            plant(folder, lab, failures, sleeps, minutes)
-        else:
-            measure(folder, lab, failures, int(numbers[0]) if numbers else 10, minutes)
+        measure(folder, lab, failures, int(numbers[0]) if numbers else 10, minutes)
     finally:
         subprocess.run([*TOOLS, "lab", "down", "--wipe", "--dir", str(lab)], check=False, capture_output=True)
         if not kept:
