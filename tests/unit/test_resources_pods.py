@@ -68,7 +68,8 @@ def test_osds_of_a_node_that_was_two_pods_in_turn_make_no_sum(tmp_path: Path, fo
     (usage,) = summary["resources"]["phases"].values()
     assert summary["resources"]["unwatched"] == ["osd.0", "osd.1"] and usage["classes"] == {}
     texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
-    assert texts == ["resources did not watch 2 OSDs of the cluster, so OSDs have no sums: osd.0, osd.1"]
+    assert texts[0] == "resources did not watch 2 OSDs of the cluster, so OSDs have no sums: osd.0, osd.1"
+    assert texts[1:] == ["resources watched no RGW, so there are no requests/s per core and cores per GB/s"]
     # each OSD has a node of its own too
     write(run / "monitors" / "01", "osd-0", POD_0, begin=begin, seconds=10)
     write(run / "monitors" / "01", "osd-0", NEW_POD_0, begin=begin + 12, seconds=8)
