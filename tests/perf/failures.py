@@ -21,18 +21,16 @@ import json
 import math
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import yaml
-from inputs.labs import TOOLS
+from inputs.labs import TOOLS, lab_with_archives
 from scipy import stats
 
 from cbt_plugins.benchmarks.resilience import CATALOGUE
@@ -322,18 +320,9 @@ def main(args: Sequence[str]) -> int:
         names = [name for name in catalogue if name not in REFUSED]
     failures = {name: catalogue[name] for name in names}
     minutes = numbers[1] if numbers[1:] else 40.0
-    kept = os.environ.get("ARCHIVES")
-    folder = Path(kept or tempfile.mkdtemp(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="failures-")).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    lab = folder / "lab"
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {', '.join(failures)}", flush=True)
-    try:
-        subprocess.run([*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE], check=True)
+    with lab_with_archives("failures", SHAPE) as (folder, lab):
         measure(folder, lab, failures, int(numbers[0]) if numbers else 10, minutes)
-    finally:
-        subprocess.run([*TOOLS, "lab", "down", "--wipe", "--dir", str(lab)], check=False, capture_output=True)
-        if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

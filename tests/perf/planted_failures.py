@@ -21,18 +21,16 @@ import json
 import math
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from failures import CLUSTER, against_limit, run
-from inputs.labs import TOOLS
+from inputs.labs import TOOLS, lab_with_archives
 
 from cbt_plugins.compare.statistics import Verdict, decide_verdicts
 from cbt_plugins.metrics import METRICS
@@ -207,19 +205,10 @@ def main(args: Sequence[str]) -> int:
         print(f"no lab on this machine: {'; '.join(lacking)}")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-    kept = os.environ.get("ARCHIVES")
-    folder = Path(kept or tempfile.mkdtemp(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="planted-")).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    lab = folder / "lab"
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
-    try:
-        subprocess.run([*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE], check=True)
+    with lab_with_archives("planted", SHAPE) as (folder, lab):
         for name in args[1:] or PLANTS:
             measure(folder, lab, name, float(args[0]) if args else 40.0)
-    finally:
-        subprocess.run([*TOOLS, "lab", "down", "--wipe", "--dir", str(lab)], check=False, capture_output=True)
-        if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

@@ -55,17 +55,23 @@ def test_programs_without_symbols_are_named(monkeypatch: pytest.MonkeyPatch) -> 
         "rgw": stacks_agent.folded(f"{unnamed}{named}".splitlines(True), {7: "rgw"})[2]["rgw"],
     }
     assert of_classes == {"osd": (2, 3), "rgw": (1, 2)}
+    written = written_after(monkeypatch, {"n": 1, "symbols": of_classes})
+    text = "osd: no symbols: 2 of 3 samples are in functions without a name, which flame graphs lack"
+    assert [line["limit"] for line in written if "limit" in line] == [text]
+    assert not any("symbols" in line for line in written)
+
+
+def written_after(monkeypatch: pytest.MonkeyPatch, look: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the lines of an agent that has looked twice and seen this."""
     written: List[Dict[str, Any]] = []
-    looks = iter([({"n": 1, "symbols": of_classes}, False), ({"n": 1, "symbols": of_classes}, True)])
+    looks = iter([(look, False), (look, True)])
     monkeypatch.setattr(stacks_agent, "daemons", lambda: {1: "osd"})
     monkeypatch.setattr(stacks_agent, "look", lambda kinds, options: next(looks))
     monkeypatch.setattr(stacks_agent, "select", SimpleNamespace(select=lambda *_: ([], [], [])))
     monkeypatch.setattr(stacks_agent, "write_line", written.append)
     monkeypatch.setattr(stacks_agent, "write_limit", lambda text: written.append({"limit": text}))
     stacks_agent.main(OPTIONS)
-    text = "osd: no symbols: 2 of 3 samples are in functions without a name, which flame graphs lack"
-    assert [line["limit"] for line in written if "limit" in line] == [text]
-    assert not any("symbols" in line for line in written)
+    return written
 
 
 def said(*words: str) -> List[Dict[str, Any]]:
@@ -102,14 +108,7 @@ def test_a_look_and_its_line_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_cut_stacks_are_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: List[Dict[str, Any]] = []
-    looks = iter([({"n": 3, "stacks": {"osd;a;b": 1, "osd;[cut]": 2}}, last) for last in (False, True)])
-    monkeypatch.setattr(stacks_agent, "daemons", lambda: {1: "osd"})
-    monkeypatch.setattr(stacks_agent, "look", lambda kinds, options: next(looks))
-    monkeypatch.setattr(stacks_agent, "select", SimpleNamespace(select=lambda *_: ([], [], [])))
-    monkeypatch.setattr(stacks_agent, "write_line", written.append)
-    monkeypatch.setattr(stacks_agent, "write_limit", lambda text: written.append({"limit": text}))
-    stacks_agent.main(OPTIONS)
+    written = written_after(monkeypatch, {"n": 3, "stacks": {"osd;a;b": 1, "osd;[cut]": 2}})
     text = "stacks of a look are too long: 2 of 3 samples have no functions in flame graphs"
     assert [line["limit"] for line in written if "limit" in line] == [text]
 
