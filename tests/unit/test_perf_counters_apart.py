@@ -63,6 +63,15 @@ def test_what_a_phase_does_near_its_begin_is_its_own(beside_per_s: float, counte
     assert (values if counted is None else values[1] - values[0]) == (counted and pytest.approx(counted))
 
 
+def test_a_daemon_with_one_sample_before_a_phase_and_one_after_it_has_its_rates() -> None:
+    """200 a second for 12 s, and 5 all the time: nothing is known of further away, so all counts by time."""
+    times = np.arange(0.0, 80.0, 10.0)
+    values = (200 * np.minimum(times, 12.0) + 5 * times).reshape(-1, 1)
+    series = CounterSeries(times, np.full(len(times), 10.0), values, False)
+    levels = series.at((5.0, 65.0))
+    assert levels is not None and levels[1, 0] - levels[0, 0] == pytest.approx(1700.0)
+
+
 @pytest.mark.parametrize(("beside", "rate_of_window"), [(True, None), (False, 980.0)])
 def test_without_two_samples_inside_what_is_further_away_tells(
     tmp_path: Path, beside: bool, rate_of_window: Optional[float]

@@ -101,10 +101,11 @@ class CounterSeries:
             return even if self._is_wrong_in(window) else levels
         ends = list(self._ends(window))
         # what is beside counts by time; more than that is wrong if daemons go on there as further away
-        too_much = sum(np.clip(end.beside - (end.rise - end.inside), 0.0, end.inside) for end in ends)
+        none = np.zeros(levels.shape[1])
+        too_much = sum((np.clip(end.beside - (end.rise - end.inside), 0.0, end.inside) for end in ends), none)
         if not _exceeds(too_much, levels[1] - levels[0]):
             return None if self._is_wrong_in(window) else levels
-        unexplained = sum(np.maximum(end.rise - per_s * end.seconds_inside - end.beside, 0.0) for end in ends)
+        unexplained = sum((np.maximum(end.rise - per_s * end.seconds_inside - end.beside, 0.0) for end in ends), none)
         return None if _exceeds(unexplained, even[1] - even[0]) else even
 
     def is_watched_in(self, window: Window) -> bool:
