@@ -192,3 +192,13 @@ def test_a_base_that_lacks_requests_makes_no_other_side_worse(tmp_path: Path) ->
 ])  # fmt: skip
 def test_what_hides_that_a_side_is_worse(limits: Sequence[str], lower: bool, hidden: Sequence[bool]) -> None:
     assert (hides_worse(limits, (), lower), hides_worse((), limits, lower)) == hidden
+
+
+def test_an_overload_whose_slow_requests_time_out_is_no_steady_load(tmp_path: Path) -> None:
+    """100/s are due from the begin of the window, 60/s are served, also those that the client has given up after 3 s.
+    """
+    rows, end = [], 0.0
+    for due in (i / 100 for i in range(100 * 20)):
+        end = max(end, due) + 1 / 60
+        rows.append(row(due, min(end, due + 3.0), error="timeout" if end > due + 3.0 else ""))
+    assert "p99_ms" in unfinished(tmp_path / "a", rows)["metrics"]

@@ -121,11 +121,15 @@ def _first_mean(seconds: Optional[Seconds]) -> float:
 def _grows(seconds: Seconds) -> bool:
     """Return whether latency still grows in the second half of the window, and not by chance.
 
-    By then a steady load has its usual latency, unless requests take as long as half the window.
+    By then a steady load has its usual latency, unless requests take as long as half the window. Where many requests
+    fail by then, those that succeed do not tell: in an overload the slow ones time out.
     """
     quarter = seconds.grid.seconds // 4
     if not quarter:
         return False
+    ended, failed = (int(seconds.sums[name][-2 * quarter :].sum()) for name in ("n", "failed"))
+    if failed > (_GROWS - 1.0) * ended:
+        return True
     mean, chance = [], 0.0
     for part in (slice(-2 * quarter, -quarter), slice(-quarter, None)):
         n, total = (seconds.sums[name][part] for name in ("n", "total"))
