@@ -195,6 +195,7 @@ class Connections:
 
 def _lines(text: str) -> List[Tuple[str, str]]:
     """Simple commands, each with what joins it to the one before it."""
+    text = re.sub(r"^(s=0|\(|\) \|\| s=1|exit \$s)$", "", text, flags=re.MULTILINE)  # around the parts of a command
     parts = re.split(r"(&&|[;\n])\s*", text)
     return [(part.strip(), joint) for part, joint in zip(parts[::2], ["", *parts[1::2]]) if part.strip()]
 

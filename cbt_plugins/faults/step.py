@@ -53,7 +53,8 @@ class Command:
         parts = tuple((value, text) for value, text in self.parts if value not in values)
         if len(parts) == len(self.parts):
             return self
-        return replace(self, text="\n".join(text for _, text in parts), parts=parts) if parts else None
+        each = "".join(f"(\n{text}\n) || s=1\n" for _, text in parts)  # one that fails keeps none from being done
+        return replace(self, text=f"s=0\n{each}exit $s", parts=parts) if parts else None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.kinds.links import LinkEnds, Links, nft_rules
 from cbt_plugins.faults.node_shell import script_text
 from cbt_plugins.faults.scene import Targets
-from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.step import Command, FaultError
 from cbt_plugins.plan import Fault
 
 NEAR, FAR, SSH, TABLE = "10.9.0.1", "10.9.0.2", 22, "cbt_plugins_t"
@@ -407,3 +407,10 @@ def test_a_partition_is_undone_after_the_fault_that_had_an_osd_of_the_far_side_o
         assert 7 in made.inject(cut, wait=False).taken.osds
         assert made.undo([first]) == [] and (world.state["osds"]["7"]["in"] == 1) is (first == "gone")
         assert made.undo([second]) == [] and world.differences() == set()
+
+
+def test_a_part_that_fails_keeps_none_from_being_done_and_fails_the_command(tmp_path: Path) -> None:
+    parts = tuple(((osd, "up"), text) for osd, text in enumerate(("true", "exit 3", f"touch {tmp_path}/done; exit 0")))
+    left = Command("node1", "all", parts=parts).without({(0, "up")})
+    assert left is not None and subprocess.run(["sh", "-c", left.text], check=False).returncode == 1
+    assert (tmp_path / "done").exists()
