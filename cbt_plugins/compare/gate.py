@@ -318,7 +318,7 @@ def _values_alone(compared: Compared, limits: GateLimits) -> Iterator[Tuple[Key,
 def _missing(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarning]:
     """Yield the numbers with a limit that the base has in configurations that a contender does not have, and those with
     a limit of a value that a configuration of a contender should have, because another configuration has them: all of
-    a configuration that the base does not have, and of each configuration the operations that its load asks for.
+    a configuration that the base does not have, and of each one those of its operations and of what its load asks for.
     """
     for alone in (alone for alone in compared.alone if alone.side == compared.base.name):
         for key in dict.fromkeys(key for run in alone.runs for key in run.keys):
@@ -334,7 +334,7 @@ def _missing(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarni
             of_run = METRICS[metric].source in (*_OF_FAILURES, MetricSource.LADDER) and limit not in kept
             mix = (share.rpartition(":")[0] for share in str(runs[0].config.get(f"phase.{phase}.mix")).split())
             too_few = METRICS[metric].quantile is not None and _has_few(runs, phase, op)
-            wanted = is_new and (of_run or ((phase, op) in ops and not too_few))
+            wanted = (is_new and of_run) or ((phase, op) in ops and not too_few)
             if limit and (phase, op, metric) not in keys and (wanted or ((phase, op) not in ops and op in mix)):
                 row_id = "/".join(filter(None, (case, phase, op, metric)))
                 yield ComparisonWarning("missing", row_id, "no run has this number", (phase, op, metric))

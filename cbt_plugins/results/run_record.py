@@ -172,8 +172,8 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
             yield from of_phase(summary, phase, series[phase["name"]][1])
     for ladder in summary.get("ladders") or ():
         for metric in from_source(MetricSource.LADDER):
-            if metric.path == (ladder["unit"],) and ladder["low"] is not None:
-                width = ladder["high"] - ladder["low"] if ladder["high"] is not None else 0.0
+            if metric.path == (ladder["unit"],):  # without `low` each load has missed the objective
+                width = ladder["high"] - ladder["low"] if None not in (ladder["low"], ladder["high"]) else 0.0
                 yield Measurement(ladder["name"], TOTAL, metric.key, ladder["low"], n=len(ladder["steps"]), bin=width)
     failure = summary["failure"]
     limits = _limits_of_baseline(failure)

@@ -399,3 +399,9 @@ def test_what_limits_a_step_limits_the_answer_of_its_ladder(code: str) -> None:
     assert of_step.is_about("find", "total", "highest_workers") == (code != "late-starts")  # overload is looked for
     assert of_step.is_about("find-step-1", "GET") and not of_fill.is_about("find", "total")
     assert caps(code, "highest_workers") == (code == "generator-bound")
+
+
+def test_a_ladder_that_misses_with_each_load_has_an_answer_without_a_number() -> None:
+    ladder = {"name": "find", "unit": "workers", "low": None, "high": 8, "steps": [{"phase": "find-step-1"}]}
+    (answer,) = measurements({"phases": [], "failure": None, "ladders": [ladder]})
+    assert (answer.key, answer.value, answer.bin) == (("find", "total", "highest_workers"), None, 0.0)
