@@ -37,11 +37,13 @@ SCRATCH = ".fetch-"
 STOP = Path(__file__).parent / "stop_by_pid.sh"
 #: exit status on a node where a monitor of a killed run did not end
 _NOT_ENDED = 78
-#: shell text: a folder with the record of another machine's process stays, for the end of that process (stop_by_pid.sh)
-_EXIT_IF_SHARED = """\
+#: shell text: of a folder with the record of another machine's process, that record stays, for the end of that process
+#: (stop_by_pid.sh)
+_KEEP_RECORDS = """\
 here=$(cat /proc/sys/kernel/random/boot_id)-$(sed 's/.*) //' /proc/1/stat 2>/dev/null | cut -d' ' -f20)
 for file in %s/*.pid %s/*/*.pid; do
-  [ -f "$file" ] && read -r _ _ machine <"$file" && [ "${machine:-$here}" != "$here" ] && exit
+  [ -f "$file" ] && read -r _ _ machine <"$file" && [ "${machine:-$here}" != "$here" ] &&
+    { find %s -type f ! -name '*.pid' -exec rm -f -- {} +; exit; }
 done
 """
 _numbers = itertools.count(1)
@@ -337,7 +339,7 @@ def fetch_files(
         keep(paths)
     _note_left(local_dir / LEFT, directory, left)
     # not before: two names may be one machine, and what fails for want of room is done again
-    remote.run(fetched, f"{find_own(directory)}{_EXIT_IF_SHARED % (quoted, quoted)}rm -rf -- {quoted}", 60, check=False)
+    remote.run(fetched, f"{find_own(directory)}{_KEEP_RECORDS % ((quoted,) * 3)}rm -rf -- {quoted}", 60, check=False)
     return paths
 
 

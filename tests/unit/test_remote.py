@@ -191,8 +191,10 @@ def test_the_record_of_another_machine_outlives_a_fetch(tmp_path: Path, machine:
     record = tmp_path / "monitors-1" / "collectl" / "a.pid"
     record.parent.mkdir(parents=True)
     record.write_text(f"1 2{machine}\n")
+    (record.parent / "samples").write_text("x")  # of this machine before it was started anew, or of the other one
     lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "archive", None)
     assert record.exists() == stays == record.parent.parent.exists()
+    assert (tmp_path / "archive" / f"collectl.{HERE}" / "samples").exists() and not (record.parent / "samples").exists()
 
 
 def test_files_go_and_come_back_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
