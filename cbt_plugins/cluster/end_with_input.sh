@@ -2,32 +2,36 @@
 # Run a command that nobody needs any more when the connection ends: end_with_input.sh COMMAND...
 #
 # Standard input says nothing, and ends with the connection, or with the process at its other end, however that ended.
-# The command leads a process group: it may be a script, and what it started ends with it, also at a timeout.
+# The command leads a session: it may be a script, and what it started ends with it, also at a timeout.
 # shellcheck disable=SC2329 # by the trap below
-is_left() {
-  sed -n "s/^\([0-9]*\) (.*) [^Z] [0-9]* \([0-9]*\) .*/$field/p" /proc/[0-9]*/stat | grep -qx "$pid"
+left() {
+  sed -n "$pattern" /proc/[0-9]*/stat
 }
 # shellcheck disable=SC2329
 end() {
   trap '' TERM
   # the second is for what takes signals from root alone, as root started by sudo: the first may have ended the rest
   for signal in TERM TERM KILL; do
-    kill -s "$signal" -- "$target" || kill -s "$signal" "$pid" || sudo -n kill -s "$signal" -- "$target"
+    for process in $(left); do
+      kill -s "$signal" "$process" || sudo -n kill -s "$signal" "$process"
+    done
     for _ in 1 2 3 4 5 6 7 8; do
       sleep 0.2
-      is_left || return
+      [ "$(left)" ] || return
     done
   done
 } >/dev/null 2>&1
 
 exec 3<&0
-# what to signal, and the field of a stat file below that has its number
+# the processes that are left of it, but no zombies: their files begin "pid (name) state parent group session"
 if command -v setsid >/dev/null; then
   setsid env "$@" </dev/null 3<&- &
-  pid=$! target=-$! field='\2'
+  pid=$!
+  pattern="s/^\([0-9]*\) (.*) [^Z] [0-9]* [0-9]* $pid .*/\1/p"
 else
   env "$@" </dev/null 3<&- &
-  pid=$! target=$! field='\1'
+  pid=$!
+  pattern="s/^\($pid\) (.*) [^Z] .*/\1/p"
 fi
 trap end TERM
 {

@@ -118,7 +118,8 @@ with signals.handled():
             garbage.give_up()
             print(garbage.collecting, garbage.error)
 """
-#: a script around a program of hours that says its pid: of the work "count" it is the second `gc list`
+#: a script around a program of hours that says its pid, in a group of its own: of the work "count" it is the second
+#: `gc list`
 HOURS = """\
 #!/bin/sh
 case "{work} $*" in
@@ -126,7 +127,7 @@ case "{work} $*" in
 *list*) echo '"tag": 1'; exit ;;
 "count "*) exec sleep 1000 ;;
 esac
-sh -c 'echo $$ > {folder}/pid.new; mv {folder}/pid.new {folder}/pid; exec sleep 1000'
+timeout 1000 sh -c 'echo $$ > {folder}/pid.new; mv {folder}/pid.new {folder}/pid; exec sleep 1000'
 exit
 """
 
