@@ -202,8 +202,11 @@ def test_interfaces_without_an_address_are_of_no_network(archive: Archive) -> No
     line = phase("measure", 400.0, None)
     with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
         network_ceilings(archive.run, summary(archive, line, nets=nets))
+    public = [{**net(f"node{n}", "bond0.100", 10_000, 125.0, "client"), "in_cluster_network": False} for n in range(1, 5)]
+    with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
+        network_ceilings(archive.run, summary(archive, line, nets=nets + public))
+    nets += public
     for n in (1, 2, 3, 4):
-        nets += [{**net(f"node{n}", "bond0.100", 10_000, 125.0, "client"), "in_cluster_network": False}]
         nets += [{**net(f"node{n}", "bond1.200", 25_000, 200.0, "cluster"), "in_cluster_network": True}]
     found = network_ceilings(archive.run, summary(archive, line, nets=nets))
     assert found["nics"] == "10 to 100 Gbit/s as seen on the nodes"
