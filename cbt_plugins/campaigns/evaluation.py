@@ -284,12 +284,14 @@ def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:
 
     A campaign begun by older rules has no row for these numbers and for percentiles of failures, and a campaign begun
     by an older version none of ladders: its family of rows must not grow. Besides, a ladder whose step is wider than
-    the margin is never equivalent.
+    the margin is never equivalent. Where nothing else is measured, ladders have rows.
     """
     keys = {key for run in (*section.base, *section.new) for key in run.keys}
     of_failures = {key for key in keys if METRICS[key[2]].source is not MetricSource.OPERATION}
     additive = {key for key in of_failures if METRICS[key[2]].additive}
-    unnamed = set() if schedule.section.keys else {key for key in keys if METRICS[key[2]].source is MetricSource.LADDER}
+    ladders = {key for key in keys if METRICS[key[2]].source is MetricSource.LADDER}
+    measures_more = any(_choice(schedule).is_key(key, section) for key in keys - ladders - additive)
+    unnamed = ladders if measures_more and not schedule.section.keys else set()
     if schedule.decision_rules == BY_RATIOS:
         return additive | latencies_of_failures(keys) | unnamed
     return set() if schedule.section.keys else additive | unnamed

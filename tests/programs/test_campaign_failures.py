@@ -153,16 +153,20 @@ def test_numbers_of_failures_that_may_be_0_are_key_rows_only_by_name(tmp_path: P
     assert key_rows(records, state.schedule).keys() == keys
 
 
-def test_ladders_are_key_rows_only_by_name(tmp_path: Path, made: Path) -> None:
+def test_ladders_are_key_rows_only_by_name_or_where_nothing_else_is_measured(tmp_path: Path, made: Path) -> None:
     """A campaign that an older version began has no such row, and its family of rows must not grow."""
     ladder = {"name": "find", "unit": "rate", "low": 400.0, "high": 440.0, "objective": {}, "text": "", "steps": []}
     answer = ("find", "total", "highest_per_s")
-    for name, keys in (("a", []), ("b", [".".join(answer), "total.p99_ms"])):
+    for name, keys in (("a", []), ("b", [".".join(answer), "total.p99_ms"]), ("alone", [])):
         its = after(made, schedule(tmp_path / name, keys=keys), 4, {}).schedule
         for path in its.folder.rglob("summary.json"):
-            path.write_text(json.dumps({**json.loads(path.read_text()), "ladders": [ladder]}))
+            summary = {**json.loads(path.read_text()), "ladders": [ladder]}
+            if name == "alone":
+                summary.update(phases=[{**phase, "role": "none"} for phase in summary["phases"]], failure=None)
+                summary["scorecard"] = None
+            path.write_text(json.dumps(summary))
         rows = {row.id.key for row in evaluate(its).rows}
-        assert rows and (answer in rows) == bool(keys)
+        assert rows and (answer in rows) == (name != "a")
 
 
 def test_a_row_that_appears_after_the_first_look_says_that_it_is_never_worse(tmp_path: Path, made: Path) -> None:

@@ -202,7 +202,8 @@ def test_interfaces_without_an_address_are_of_no_network(archive: Archive) -> No
     line = phase("measure", 400.0, None)
     with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
         network_ceilings(archive.run, summary(archive, line, nets=nets))
-    public = [{**net(f"node{n}", "bond0.100", 10_000, 125.0, "client"), "in_cluster_network": False} for n in range(1, 5)]
+    vlans = (net(f"node{n}", "bond0.100", 10_000, 125.0, "client") for n in (1, 2, 3, 4))
+    public = [{**vlan, "in_cluster_network": False} for vlan in vlans]
     with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
         network_ceilings(archive.run, summary(archive, line, nets=nets + public))
     nets += public
