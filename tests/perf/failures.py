@@ -3,11 +3,12 @@
     ./run bench failures [PAIRS [MINUTES [FAILURE ...]]]
     ./run bench failures table tests/data/failures/*.jsonl
 
-`./run bench failures 20 400 all` makes 20 pairs of each of ten failures. Without words: 10 pairs in at most 40 minutes
-of the three shortest failures. An archive is a run of `resilience:` that repeats each failure REPEAT times. Two
-repetitions one after the other are a pair of equal arms: nothing differs between them. A gate compares two archives one
-after the other: what it calls a regression is a false alarm. Gates of repetitions that are drawn from all archives are
-counted too, in a line of their own: their repetitions are real, the archives are not.
+`./run bench failures 20 400 all` makes 20 pairs of each of the ten failures of the catalogue that this lab can have;
+`more` in place of `all`: of failures of other kinds. Without words: 10 pairs in at most 40 minutes of the three
+shortest failures. An archive is a run of `resilience:` that repeats each failure REPEAT times. Two repetitions one
+after the other are a pair of equal arms: nothing differs between them. A gate compares two archives one after the
+other: what it calls a regression is a false alarm. Gates of repetitions that are drawn from all archives are counted
+too, in a line of their own: their repetitions are real, the archives are not.
 
 The folder of the archives is kept if it is given in ARCHIVES. Each score of A/A pairs is written to failures.jsonl in
 this folder. `table` prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of
@@ -48,6 +49,13 @@ REPEAT = 3
 SHORTEST = ("mgr failover", "rgw down", "osd hangs")
 #: what the shape of this lab refuses: it has one level of hosts, and stores without a device
 REFUSED = ("rack down", "datacenter down", "slow disk")
+#: kinds that the catalogue lacks, because their cost is that of their options
+MORE: Dict[str, Any] = {
+    "osd out": {"kind": "out", "osd_number": 1},
+    "slow link": {"kind": "rate", "osd_nodes": 1, "options": {"rate": "1Mbit"}},
+    "busy node": {"kind": "pressure", "osd_nodes": 1},
+    "read errors": {"kind": "read_errors", "osd_number": 1, "options": {"share": "20%"}},
+}
 #: what is judged: (operation, metric) -> the limit of a gate
 LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ratio"): "50%"}
 #: what is only recorded, and shown beside the limits; older files of scores lack it
@@ -316,9 +324,9 @@ def main(args: Sequence[str]) -> int:
     catalogue: Dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
     numbers = [float(word) for word in args[:2]]
     names = list(args[2:]) or list(SHORTEST)
-    if names == ["all"]:
-        names = [name for name in catalogue if name not in REFUSED]
-    failures = {name: catalogue[name] for name in names}
+    if names in (["all"], ["more"]):
+        names = [name for name in catalogue if name not in REFUSED] if names == ["all"] else list(MORE)
+    failures = {name: {**catalogue, **MORE}[name] for name in names}
     minutes = numbers[1] if numbers[1:] else 40.0
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {', '.join(failures)}", flush=True)
     with lab_with_archives("failures", SHAPE) as (folder, lab):

@@ -3,7 +3,8 @@
     ./run bench planted_failures [MINUTES [FAILURE ...]]
     ./run bench planted_failures table tests/data/failures/planted/*.jsonl
 
-- `osd out`: one OSD is marked out and in again. OSDs sleep after each object that they recover, in new for longer.
+- `osd out`: one OSD is marked out and in again. OSDs sleep after each object that they recover, in new for longer. How
+  long a recovery takes also depends on what the cluster did before, so each archive begins with the same snapshot.
 - `osd hangs`: one OSD is paused. Requests for its PGs wait until it is marked down, in new for twice as long.
 
 Archives are made in turns, base and new, new and base, until the next block would end after MINUTES (40). Each is a run
@@ -21,6 +22,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -58,6 +60,7 @@ class Plant(NamedTuple):
     values: Mapping[str, float]  # of both sides
     lasts: str
     mix: Mapping[str, int]
+    restored: bool  # whether each archive begins with the same snapshot of the lab
 
 
 PLANTS = {
@@ -68,9 +71,10 @@ PLANTS = {
         "recovery_s",
         "10%",
         "osd_recovery_sleep",
-        {BASE: 0.1, NEW: 0.12},
-        "45s",
+        {BASE: 0.15, NEW: 0.22},
+        "60s",
         {"get": 100},  # writes would make a recovery of their own
+        restored=True,
     ),
     "osd hangs": Plant(
         {"kind": "pause", "osds": [OSD]},
@@ -81,6 +85,7 @@ PLANTS = {
         {BASE: 6, NEW: 14},
         "22s",
         MIX,
+        restored=False,
     ),
 }
 #: four OSDs, with the rest of a cluster as small as it gets
@@ -94,6 +99,12 @@ KEYS: Dict[str, Any] = {
     "baseline": "10s",
 }
 Places = Tuple[str, str, int]  # (failure, side, block)
+
+
+def snapshots(verb: str, lab: Path, *words: str) -> None:
+    """Take the one snapshot of a lab, or restore it."""
+    line = [*TOOLS, "lab", verb, "begin", "--dir", str(lab), "--snapshots", str(lab.parent / "snapshots"), *words]
+    subprocess.run(line, check=True, capture_output=True)
 
 
 def plant(lab: Path, name: str, side: str) -> None:
@@ -121,9 +132,13 @@ def measure(folder: Path, lab: Path, name: str, minutes: float) -> None:
     parts = {"start": "3s", "failure": PLANTS[name].lasts, "recovery": "5s"}
     keys = {**KEYS, "parts": parts, "mix": dict(PLANTS[name].mix)}
     (folder / name).mkdir(exist_ok=True)
+    if PLANTS[name].restored:
+        snapshots("snapshot", lab)
     while time.monotonic() - begin + longest < 60 * minutes:
         start, block, of_block = time.monotonic(), len(blocks) + 1, {}
         for place, side in enumerate((BASE, NEW) if block % 2 else (NEW, BASE)):
+            if PLANTS[name].restored:
+                snapshots("restore", lab, "--bind", str(folder))
             plant(lab, name, side)
             of_block[side] = run(folder / name, lab, 2 * block + place - 1, failures, ITS_CLUSTER, **keys)
             read(of_block[side], side, block, made)
@@ -207,8 +222,11 @@ def main(args: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
     with lab_with_archives("planted", SHAPE) as (folder, lab):
-        for name in args[1:] or PLANTS:
-            measure(folder, lab, name, float(args[0]) if args else 40.0)
+        try:
+            for name in args[1:] or PLANTS:
+                measure(folder, lab, name, float(args[0]) if args else 40.0)
+        finally:
+            shutil.rmtree(folder / "snapshots", ignore_errors=True)
     return 0
 
 
