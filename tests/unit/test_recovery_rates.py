@@ -45,11 +45,17 @@ def test_a_counter_that_rises_before_a_pg_can_have_recovered_counts_nothing(tmp_
     assert counted(tmp_path, (18.0, 165), (40.0, 245))["objects"] == 145
 
 
-@pytest.mark.parametrize(("clean", "before"), [(False, 60_000), (True, 30_000)])
-def test_recovery_goes_on_until_an_osd_is_up(tmp_path: Path, clean: bool, before: int) -> None:
-    """The undo begins at 60, and the node boots until 80. If all is clean at 50, a rise until 58 is not lost."""
+@pytest.mark.parametrize(
+    ("clean", "again", "before"), [(False, False, 60_000), (True, False, 30_000), (True, True, 90_000)]
+)
+def test_recovery_goes_on_until_an_osd_is_up(tmp_path: Path, clean: bool, again: bool, before: int) -> None:
+    """The undo begins at 60, and the node boots until 80. If all is clean at 50, a rise until 58 is not lost.
+
+    `again`: PGs recover again from 59 on.
+    """
     by_time: Dict[float, Dict[str, Any]] = {line["t"]: line for line in (DOWN, *LINES)}
     by_time[50.0] = END if clean else {"t": 50.0}
+    by_time[59.0] = {"t": 59.0, **({"pgs": RECOVERING} if again else {})}
     by_time[80.0] = {"t": 80.0, "down": [], "map": [{"epoch": 3, "t": 79.5, "up": [6, 7]}], "settled": False}
     by_time[92.0] = {"t": 92.0, "pgs": CLEAN, "degraded": [0, 0], "settled": True}
     for t, value in ((0.0, 100), (58.0, 130), (65.0, 160), (79.0, 190), (85.0, 200)):

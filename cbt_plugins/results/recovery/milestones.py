@@ -99,8 +99,8 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool, counted_unt
         rate.update(copies_made(search.run_samples, since, rate["begin"], copies_until))
         goes_on = search.before is not None and not search.before.clean  # the recovery from the episode before
         # the counters may show the end of that recovery only behind `until`, or when the next one begins
-        begin, last_begin = (episode.begin, since) if goes_on else (counted_until, counted_until)
-        rate["bytes_before"] = bytes_before(search.run_samples, begin, last_begin, since)
+        goes_on_since = episode.begin if goes_on else math.inf
+        rate["bytes_before"] = bytes_before(search.run_samples, counted_until, goes_on_since, since)
     before, last = search.before, search.samples[-1] if search.samples else None
     outcome = search.outcome(clean)
     return {

@@ -49,13 +49,18 @@ def recovered(samples: Samples, since: float, begin: Optional[float], end: float
     return numbers
 
 
-def bytes_before(samples: Samples, begin: float, last_begin: float, since: float) -> int:
-    """Return the bytes by which the counter rose from `begin` on that `recovered` does not have from `since` on.
+def bytes_before(samples: Samples, counted_until: float, goes_on_since: float, since: float) -> int:
+    """Return the bytes by which the counter rose that `recovered` has neither until `counted_until` nor since `since`.
 
-    A rise that began before `begin` counts in full: what `recovered` has until `begin` lacks it. Rises that began at
-    `last_begin` or later count nothing.
+    They are those of the rise across `counted_until`, and of all rises that end behind `goes_on_since`, when the
+    recovery went on (inf: it did not). A rise that began before counts in full: what `recovered` has until then lacks
+    it.
     """
-    steps = [step for step in samples.rises if begin < step[1] and step[0] < min(last_begin, since)]
+    steps = [
+        step
+        for step in samples.rises
+        if step[0] < since and (step[0] < counted_until < step[1] or goes_on_since < step[1])
+    ]
     shares = [1.0 if step[1] <= since else 1.0 - _share_since(samples, step, since) for step in steps]
     return round(sum(share * max(0, rise[1]) for (_, _, rise), share in zip(steps, shares)))
 
