@@ -469,6 +469,10 @@ def test_a_torn_result_of_elbencho_is_left_out(tmp_path: Path, capsys: pytest.Ca
     assert "result: its last line has no end" in capsys.readouterr().err
     ((_, content),) = files(tmp_path / "out").items()
     assert [key for key in content if key.isdigit()] == ["8"]
+    path.write_text(path.read_text().partition("WRITE")[0])
+    assert export(tmp_path / "A", tmp_path / "out") == 4
+    (run,) = find_runs(tmp_path / "A")
+    assert f"Warning: {run}: {path.relative_to(run)}: elbencho ran no phase\n" in capsys.readouterr().err
 
 
 def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

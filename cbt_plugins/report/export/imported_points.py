@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from cbt_plugins.report.export.curve_point import CurvePoint
 from cbt_plugins.results.record_reader import importers, read_imported
-from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.result_file import NothingKnown, Unreadable
 from cbt_plugins.results.run_record import Measurement, RunRecord
 
 _OPS = ("read", "write")
@@ -26,8 +26,11 @@ def imported_points(run: Path, left: List[str], broken: List[str]) -> Iterator[I
     name = f"{run.parent.name}/{run.name}"
     try:
         records = read_imported(run)
-    except Unreadable:
+    except NothingKnown:
         records = []
+    except Unreadable as error:
+        broken.append(str(error))
+        return
     importer_of_kind = importers() if records else {}
     depths = [(record, importer_of_kind[record.kind].queue_depth(record)) for record in records]
     points = [(record, depth) for record, depth in depths if depth]
