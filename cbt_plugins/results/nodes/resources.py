@@ -55,7 +55,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     node_lines: Dict[str, Dict[str, Any]] = {}
     usage_of_phase: Dict[str, Any] = {}
     watched = {f"{d.daemon_class}.{d.id}" for node in every for d in node.daemons}
-    gateways = unwatched_gateways(run.path, environment(run)["endpoints"], watched)
+    gateways = unwatched_gateways(run.path, environment(run)["endpoints"], every)
     unwatched = unwatched_osds(run.path, watched)
     unwatched += osds_of_moved_nodes(every)
     for number in windows:

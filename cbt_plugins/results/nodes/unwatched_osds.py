@@ -6,9 +6,10 @@ where the file lacks nodes.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
-from typing import Collection, Dict, Iterable, List, Sequence, Set
+from typing import Collection, Dict, Iterable, List, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.formatting import several
@@ -50,29 +51,35 @@ def unwatched_osds(run: Path, daemons: Collection[str]) -> List[str]:
     return [osd for osd in up if osd not in daemons]
 
 
-def unwatched_gateways(run: Path, urls: Iterable[str], daemons: Collection[str]) -> int:
-    """Return how many RGWs of the load are not among the daemons, by number; 0 where no daemon is an RGW.
+def unwatched_gateways(run: Path, urls: Iterable[str], nodes: Iterable[NodeSamples]) -> int:
+    """Return how many RGWs of the load were not watched on the nodes; 0 where no RGW was watched.
 
     The service map before the run has the RGWs. Those on hosts of the endpoints count; all, where an endpoint has
-    another host: it may be a proxy.
+    another host: it may be a proxy. RGWs on several hosts may have the same ID. A watched RGW whose ID is not in the
+    service map may be any of them.
     """
-    watched = sum(daemon.startswith("rgw.") for daemon in daemons)
-    if not watched:
+    daemons = {(node.name, daemon.id) for node in nodes for daemon in node.daemons if daemon.daemon_class == "rgw"}
+    if not daemons:
         return 0
-    hosts_of_ids: Dict[str, Set[str]] = {}  # an RGW that was restarted is there twice for a minute
+    hosts_of_gateways: Dict[Tuple[str, str], Set[str]] = {}  # an RGW that was restarted is there twice for a minute
     try:
         services = read_json(run / "cluster" / "before" / "status.json")["servicemap"]["services"]
         for key, row in services["rgw"]["daemons"].items():
             if isinstance(row, dict):
                 about, address = row.get("metadata") or {}, str(row.get("addr", "")).partition("/")[0]
-                hosts = {short_name(str(about.get("hostname"))), address.rpartition(":")[0].strip("[]")}
-                hosts_of_ids.setdefault(str(about.get("id", key)), set()).update(hosts)
+                ip = address.rpartition(":")[0].strip("[]")
+                host = short_name(str(about.get("hostname") or ip))
+                hosts_of_gateways.setdefault((str(about.get("id", key)), host), {host}).add(ip)
         endpoints = {short_name(urlsplit(url).hostname or "") for url in urls}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return 0
-    used = [hosts for hosts in hosts_of_ids.values() if hosts & endpoints]
-    has_proxies = bool(endpoints - {host for hosts in used for host in hosts})
-    return max(0, len(hosts_of_ids if has_proxies else used) - watched)
+    used = {gateway: hosts for gateway, hosts in hosts_of_gateways.items() if hosts & endpoints}
+    has_proxies = bool(endpoints - {host for hosts in used.values() for host in hosts})
+    # the name of an entity is client.rgw.ID or client.ID; the service map has the ID alone
+    watched = Counter(name.removeprefix("rgw.") for _, name in daemons)
+    unwatched = Counter(name for name, _ in (hosts_of_gateways if has_proxies else used)) - watched
+    unknown = set(watched) - {name for name, _ in hosts_of_gateways}
+    return max(0, sum(unwatched.values()) - sum(watched[name] for name in unknown))
 
 
 def unwatched_text(monitor: str, osds: Sequence[str], effect: str) -> str:
