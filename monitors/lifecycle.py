@@ -345,8 +345,7 @@ def fetch_files(
 
 def _move_into(local_dir: Path, node: str, came: Path) -> List[Path]:
     """Move what came from a node to its place in the archive; return the paths there."""
-    # of a monitor whose samples came by its connection, the folder is empty
-    entries = [entry for entry in sorted(came.iterdir()) if not _is_empty_folder(entry)]
+    entries = [entry for entry in sorted(came.iterdir()) if not _has_only_records(entry)]
     files = {f"{entry.name}.{node}": entry for entry in entries}
     folder = _place_for(files, local_dir)
     for name, file in files.items():
@@ -378,8 +377,12 @@ def _place_for(files: Mapping[str, Path], folder: Path) -> Path:
     raise AssertionError
 
 
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
+def _has_only_records(path: Path) -> bool:
+    """Return whether a folder is empty, as after samples came by a connection, or has only records of processes.
+
+    Such records stay on the node (_KEEP_RECORDS): each resume would archive them again.
+    """
+    return path.is_dir() and all(entry.suffix == ".pid" for entry in path.iterdir())
 
 
 def _same(first: Path, second: Path) -> bool:

@@ -196,6 +196,9 @@ def test_the_record_of_another_machine_outlives_a_fetch(tmp_path: Path, machine:
     lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "archive", None)
     assert record.exists() == stays == record.parent.parent.exists()
     assert (tmp_path / "archive" / f"collectl.{HERE}" / "samples").exists() and not (record.parent / "samples").exists()
+    if stays:  # each resume finds the record again
+        assert lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "resumed", None) == []
+        assert not any((tmp_path / "resumed").iterdir()) and record.exists()
 
 
 def test_files_go_and_come_back_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
