@@ -23,8 +23,8 @@ from cbt_plugins.faults.step import Check, Command, FaultError
 
 #: a unit of cephadm: the ID of its cluster
 _CEPHADM_UNIT = re.compile(r"ceph-([0-9a-f-]{36})@.+\.service")
-#: prefixes of the id of a gateway in its name as a client of the cluster
-_CLIENTS = ("client.", "radosgw.", "rgw.")
+#: prefixes of the id of a gateway in its name as a client of the cluster: RGW removes no others for the service map
+_CLIENTS = ("client.", "rgw.")
 
 
 @dataclass(frozen=True)
@@ -481,7 +481,7 @@ def _counted(name: DaemonName) -> str:
 def _which(name: DaemonName) -> Dict[str, str]:
     """Return the means to find a daemon's bare process: programs of its type, and a pattern of its command line."""
     programs = " ".join(program for program, type in daemon_programs.TYPES.items() if type == name.type)
-    heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
+    heads = ("rgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)
     client_pattern = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
     full = f"({client_pattern})" if name.type == "rgw" else re.escape(str(name))

@@ -21,6 +21,7 @@ from cbt_plugins.faults.cluster_access import read
 from cbt_plugins.faults.cluster_facts import DaemonName, osd_names
 from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.kind import Kind
+from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.service_managers import DaemonProcess, Service, daemon_of, kill, services_from_probe
 from cbt_plugins.faults.service_managers import signal as send_signal
 from cbt_plugins.faults.step import Check, Command, Step, agrees, equals, find
@@ -166,7 +167,7 @@ def test_a_unit_of_another_cluster_on_the_host_does_not_count() -> None:
         (["ceph-mgr", "-n", "mgr.x.y"], "mgr.x.y"),
         (["radosgw", "-n", "client.rgw.realm.zone.host.abc"], "rgw.realm.zone.host.abc"),
         (["radosgw", "--id", "rgw.a"], "rgw.a"),
-        (["radosgw", "--name=client.radosgw.a"], "rgw.a"),
+        (["radosgw", "--name=client.radosgw.a"], "rgw.radosgw.a"),
         (["other", "-i", "3"], None),
     ],
 )
@@ -195,6 +196,19 @@ def test_only_the_process_that_was_meant_is_killed() -> None:
         for sleeper in sleepers:
             sleeper.kill()
             sleeper.wait()
+
+
+@pytest.mark.parametrize(
+    ("client", "name"), [("rgw.a", "rgw.a"), ("foo", "rgw.foo"), ("radosgw.gw1", "rgw.radosgw.gw1")]
+)
+@pytest.mark.parametrize("is_unit", [True, False], ids=["systemd", "process"])
+def test_a_gateway_is_killed_whatever_client_of_the_cluster_it_is(client: str, name: str, is_unit: bool) -> None:
+    """ceph-deploy made client.radosgw.NAME. Of a name, the service map lacks `client.rgw.` or `client.`, no more."""
+    unit = f"unit {name} ceph-radosgw@{client}.service active\n" if is_unit else ""
+    (gateway,) = run_by(name, answer=unit + line(7, "radosgw", "-f", "--name", f"client.{client}"))
+    assert gateway.manager == ("systemd" if is_unit else "process")
+    (command,) = kill(Scene(ANYTHING, ANYTHING, (), "r1", ClusterLimits()), [gateway])
+    assert "processes=7:77" in command.text
 
 
 def test_nothing_is_killed_that_is_not_seen() -> None:
