@@ -85,7 +85,7 @@ _ALL = (
                 caps=_OF_RATE),
     _info("partial-attempt", "an interrupted attempt is kept in the archive; the results do not include it"),
     WarningKind("damaged-archive", "a file of the archive is missing or damaged"),
-    WarningKind("damaged-lines", "lines of a monitor were duplicated, lost or damaged, and are not used"),
+    WarningKind("damaged-lines", "lines of a monitor were duplicated, lost, damaged or of an unknown node; not used"),
     WarningKind(
         "changed-beside",
         "a monitor's file, or a file that no result uses, cannot be read, or has changed since the run ended",

@@ -7,13 +7,16 @@ import re
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List, Sequence
 
+import archive_builder
 import pytest
 
 from cbt_plugins.results.nodes import collectl, resources
 from cbt_plugins.results.nodes.node_files import read_nodes
+from cbt_plugins.results.nodes.node_samples import NodeSamples
 from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.results.summary_file import summarize
 
 DATA = Path(__file__).parent.parent / "data" / "resources"
 SECOND = 1795275201.0  # 15:33:21, when the first line of node2 ends
@@ -204,6 +207,45 @@ def test_nodes_of_one_machine_are_found(tmp_path: Path) -> None:
     assert made["nodes"][0]["busy"] > 0.9
     assert made["bottleneck"]["what"] == "unknown"
     assert "the programs that use them are unknown" in made["bottleneck"]["evidence"][0]
+
+
+def share(folder: Path, *nodes: str, hosts: Sequence[str] = ("node2", "rgw1")) -> List[NodeSamples]:
+    """Read nodes whose `tmp_dir` is one directory: the files of all hosts came from each node."""
+    for node in nodes:
+        (folder / f"collectl.{node}").mkdir(parents=True)
+        for name, host in zip(("node2", "rgw1"), hosts):
+            for path in (DATA / f"collectl.{name}").iterdir():
+                shutil.copy(path, folder / f"collectl.{node}" / path.name.replace(name, host))
+    return read_nodes(folder, {})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts"),
+    [
+        (["node2", "rgw1"], ["node2", "rgw1"]),
+        (["node2", "rgw1"], ["node2.a.example", "rgw1.a.example"]),
+        (["node2.a.example", "rgw1.a.example"], ["NODE2", "rgw1"]),
+        (["node2", "node2.a.example"], ["node2", "node2.a.example"]),
+    ],
+)
+def test_nodes_that_share_a_directory_have_the_samples_of_their_own_hosts(
+    tmp_path: Path, nodes: List[str], hosts: List[str]
+) -> None:
+    shared = share(tmp_path, *nodes, hosts=hosts)
+    for its, name in zip(shared, ("node2", "rgw1")):
+        alone = node(f"collectl.{name}")
+        assert its.processors.watched_seconds((0, 2e9)) == alone.processors.watched_seconds((0, 2e9))
+        assert its.disks["vda"].used.rise(0, 2e9).tolist() == alone.disks["vda"].used.rise(0, 2e9).tolist()
+        assert not its.damage
+
+
+def test_files_of_several_hosts_without_the_name_of_the_node_are_left_out(tmp_path: Path) -> None:
+    run = archive_builder.small(tmp_path)
+    nodes = share(run / "monitors" / "01", "10.0.0.1", "rgw1", "node2.x", hosts=("node2.b", "node2.a"))
+    assert not any(its.processors.meets(0, 2e9) or its.disks for its in nodes)
+    found = [warning["text"] for warning in summarize(run)["warnings"] if warning["code"] == "damaged-lines"]
+    text = "files of several hosts (node2.a, node2.b), and which is {0} is unknown: left out"
+    assert found == [f"01/collectl.{name}: {text.format(name)}" for name in ("10.0.0.1", "node2.x", "rgw1")]
 
 
 def test_the_monitor_of_daemons_goes_before_it(tmp_path: Path) -> None:

@@ -11,15 +11,20 @@ from calendar import timegm
 from math import isfinite
 from pathlib import Path
 from time import strptime
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.inventory import short_name
 from cbt_plugins.journal import read_bytes
 from cbt_plugins.results.nodes.node_samples import DiskSamples, InterfaceSamples, NodeSamples
 
 FOLDER = "collectl."
 
+#: a plot file, and its host: "node2-20261121.cpu.gz"
+_PLOT_FILE = re.compile(r"(.+?)(?:-\d{8}(?:-\d{6})?)?\.(?:cpu|dsk|net|tab)(?:\.gz)?")
+#: hosts that a warning names
+_SHOWN = 5
 #: a column of a detail file: "[DSK:sda]RKBytes"
 _COLUMN = re.compile(r"\[(\w+):([^\]]*)\](.*)")
 _KIB = 1024.0
@@ -40,10 +45,18 @@ Table = Tuple[Mapping[str, str], Sequence[str], List[List[str]]]
 def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
     """Return the samples of all plot files in `folder`, None without any. `offset` is node's minus run's clock.
 
-    The files have times in whole seconds, so that all is up to one second off, and rates as whole numbers.
+    The files have times in whole seconds, so that all is up to one second off, and rates as whole numbers. Of the files
+    of several hosts, whose nodes share a directory, only those of this node are read.
     """
-    node, tables = NodeSamples(name, "collectl", 0.0), list(_tables(folder))
-    for facts, columns, rows in tables:
+    node, files = NodeSamples(name, "collectl", 0.0), _plot_files(folder)
+    if len(files) > 1:
+        hosts = _hosts_named(name, files)
+        if len(hosts) != 1:
+            text = f"files of several hosts ({', '.join(sorted(files)[:_SHOWN])}), and which is {name} is unknown"
+            node.damage = (f"{'/'.join(folder.parts[-2:])}: {text}: left out",)
+            return node
+        files = {host: files[host] for host in hosts}
+    for facts, columns, rows in _tables(path for paths in files.values() for path in paths):
         timed = [(moment, row) for row in rows if (moment := _moment(columns, row)) is not None]
         if not timed:
             continue
@@ -152,9 +165,24 @@ def join_machines(nodes: Sequence[NodeSamples]) -> None:
                 node.boot = earlier_node.boot
 
 
-def _tables(folder: Path) -> Iterator[Table]:
+def _plot_files(folder: Path) -> Dict[str, List[Path]]:
+    """Return the plot files by host; a folder that machines share has files of several hosts."""
+    files: Dict[str, List[Path]] = {}
+    for path in folder.glob("[!.]*"):
+        parts = _PLOT_FILE.fullmatch(path.name)
+        if parts:
+            files.setdefault(parts.group(1), []).append(path)
+    return files
+
+
+def _hosts_named(name: str, hosts: Collection[str]) -> List[str]:
+    """Return the hosts with the name of a node, or those whose names differ from it only in their domains."""
+    exact = [host for host in hosts if host.lower() == name.lower()]
+    return exact or [host for host in hosts if short_name(host).lower() == short_name(name).lower()]
+
+
+def _tables(files: Iterable[Path]) -> Iterator[Table]:
     """Yield all tables, one for each start of collectl; details first, as totals are used only without them."""
-    files = [path for path in folder.glob("[!.]*") if re.search(r"\.(cpu|dsk|net|tab)(\.gz)?$", path.name)]
     for path in sorted(files, key=lambda path: (".tab" in path.name, path.name)):
         facts: Dict[str, str] = {}
         columns: List[str] = []
