@@ -16,7 +16,7 @@ from cbt_plugins.results.result_file import Unreadable
 #: bytes of a block that each process gets and frees at its start. glibc then keeps smaller blocks that are freed
 #: (mallopt(3)); else it returns them to the kernel, and each page of the next numpy array costs a page fault
 _KEPT = 16 << 20
-#: bytes of files from which on other processes are worth their start
+#: bytes of monitors' files from which on other processes are worth their start
 MANY = 8 << 20
 
 

@@ -103,7 +103,7 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
         yield reduced_file
 
 
-#: bytes of files from which on other processes are worth their start
+#: bytes of aggregates (Task.weight) from which on other processes are worth their start
 MANY = 4 << 20
 #: a byte of rows takes as long as so many of aggregates
 _ROWS = 4
