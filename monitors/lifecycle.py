@@ -38,12 +38,12 @@ STOP = Path(__file__).parent / "stop_by_pid.sh"
 #: exit status on a node where a monitor of a killed run did not end
 _NOT_ENDED = 78
 #: shell text: of a folder with the record of another machine's process, that record stays, for the end of that process
-#: (stop_by_pid.sh)
+#: (stop_by_pid.sh), and so do files of the last hour, which it may still write
 _KEEP_RECORDS = """\
 here=$(cat /proc/sys/kernel/random/boot_id)-$(sed 's/.*) //' /proc/1/stat 2>/dev/null | cut -d' ' -f20)
 for file in %s/*.pid %s/*/*.pid; do
   [ -f "$file" ] && read -r _ _ machine <"$file" && [ "${machine:-$here}" != "$here" ] &&
-    { find %s -type f ! -name '*.pid' -exec rm -f -- {} +; exit; }
+    { find %s -type f ! -name '*.pid' -mmin +60 -exec rm -f -- {} +; exit; }
 done
 """
 _numbers = itertools.count(1)

@@ -192,11 +192,16 @@ def test_the_record_of_another_machine_outlives_a_fetch(tmp_path: Path, machine:
     record = tmp_path / "monitors-1" / "collectl" / "a.pid"
     record.parent.mkdir(parents=True)
     record.write_text(f"1 2{machine}\n")
-    (record.parent / "samples").write_text("x")  # of this machine before it was started anew, or of the other one
+    (record.parent / "samples").write_text("x")  # of this machine before it was started anew
+    os.utime(record.parent / "samples", (time.time() - 7200,) * 2)
+    (record.parent / "written").write_text("x")  # by the other one, maybe
     lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "archive", None)
     assert record.exists() == stays == record.parent.parent.exists()
     assert (tmp_path / "archive" / f"collectl.{HERE}" / "samples").exists() and not (record.parent / "samples").exists()
+    assert (tmp_path / "archive" / f"collectl.{HERE}" / "written").exists()
+    assert (record.parent / "written").exists() == stays
     if stays:  # each resume finds the record again
+        (record.parent / "written").unlink()
         assert lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "resumed", None) == []
         assert not any((tmp_path / "resumed").iterdir()) and record.exists()
 
