@@ -75,6 +75,7 @@ class Metric:
     expected: Optional[float] = None  # where all runs have this value, there is nothing to show
     margin: float = MARGIN  # a change within it is equivalent, unless the user says otherwise; relative, or if ...
     additive: bool = False  # ... it may be 0, so that differences are compared and not ratios: in the unit
+    of_baseline: bool = False  # divided by the number of the phase without a failure
     prometheus: str = ""  # name there, in the base unit; "" where it is not exported
     order: int = 0  # place in METRICS
 
@@ -156,8 +157,8 @@ _ALL = (
     Metric("waited", "requests", _DOWN, "over 1 s", "Successful requests that took over 1 s.", _LOSS, ("waited",),
            margin=1.0, additive=True),
     Metric("throughput_share", "", _UP, "throughput kept", "Throughput / throughput of the baseline.", _LOSS,
-           ("obj_per_s_percent",), factor=0.01),
-    Metric("p99_ratio", "", _DOWN, "p99 ratio", "p99 / p99 of the baseline.", _LOSS, ("p99_ratio",)),
+           ("obj_per_s_percent",), factor=0.01, of_baseline=True),
+    Metric("p99_ratio", "", _DOWN, "p99 ratio", "p99 / p99 of the baseline.", _LOSS, ("p99_ratio",), of_baseline=True),
     Metric("gateway_gap_s", "s", _DOWN, "gateway's gap", "Longest time without a success of one gateway.", _LOSSES,
            ("gateway_gap",), margin=1.0, additive=True),
     Metric("unstarted", "requests", _DOWN, "never started", "Due requests of an open loop that never started.", _LOSSES,

@@ -221,6 +221,8 @@ _ALL = (
     WarningKind("same-runs", "both sides of the comparison are the same runs"),
     WarningKind("not-interleaved", "the runs of the sides were not made in turns"),
     WarningKind("within-run", "repetitions of a failure within one run of each side were compared, not runs"),
+    WarningKind("one-baseline", "repetitions within one run are divided by one baseline, whose scatter is unknown",
+                forbids_verdict=True),
     _info("known-scatter", "the interval includes a known run-to-run scatter"),
     WarningKind("mixed-side", "the runs of a side have different configurations"),
     WarningKind("missing-values", "some runs of a side do not have this number"),

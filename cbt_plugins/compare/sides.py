@@ -25,7 +25,7 @@ from cbt_plugins.compare.configuration_differences import (
 from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.run_order import in_groups
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
-from cbt_plugins.metrics import METRICS, MetricSource
+from cbt_plugins.metrics import METRICS, Metric, MetricSource
 from cbt_plugins.results.record_reader import each_record
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
@@ -339,6 +339,15 @@ def other_limits(
         return ()
     text = f"p99 of a bad second: {first:.4g} ms and {second:.4g} ms, by each side's own baseline; give an `objective:`"
     return (StatisticsWarning("lenient-limits" if second > first else "other-limits", text),)
+
+
+def within_run(metric: Metric) -> Iterator[StatisticsWarning]:
+    """Yield the warnings about a comparison of repetitions, in one run of each side."""
+    text = "repetitions in one run of each side: how much runs of one build differ is not in the interval"
+    yield StatisticsWarning("within-run", text)
+    if metric.of_baseline:
+        text = "all repetitions of a run are divided by one baseline, whose scatter is not in the interval"
+        yield StatisticsWarning("one-baseline", text)
 
 
 def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:

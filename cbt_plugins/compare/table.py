@@ -25,6 +25,7 @@ from cbt_plugins.compare.sides import (
     repeats,
     warnings_of_case,
     warnings_of_row,
+    within_run,
 )
 from cbt_plugins.compare.statistics import (
     compare_differences,
@@ -451,8 +452,7 @@ def _row(
     if values.scatter and (values.seconds or comparison.method == KNOWN_SCATTER):
         warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
     if values.repeated:
-        text = "repetitions in one run of each side: how much runs of one build differ is not in the interval"
-        warnings.append(StatisticsWarning("within-run", text))
+        warnings += within_run(values.metric)
     sides = (("base", case.base, comparison.base), ("new", case.new, comparison.new))
     base_estimate, new_estimate = (
         replace(estimate, warnings=(*forbidding(side, runs, key), *not_recovered(side, runs, key), *estimate.warnings))

@@ -190,3 +190,16 @@ def test_repetitions_do_not_make_a_known_scatter_smaller(repetitions: int) -> No
     assert row.comparison.p == pytest.approx(0.133, abs=0.01)
     assert row_of(side(2.0), side(4.0), "p99_ratio", scatter={"p99_ratio": 0.2}).verdict is Verdict.WORSE
     assert row_of(side(2.0), side(3.0), "p99_ratio").way == "repetitions"
+
+
+@pytest.mark.parametrize(("metric", "verdict"), [("p99_ms", Verdict.WORSE), ("p99_ratio", Verdict.INCONCLUSIVE)])
+def test_repetitions_that_share_a_baseline_have_no_verdict(metric: str, verdict: Verdict) -> None:
+    """The baseline of one side may have been quicker by chance: all its repetitions have this error."""
+    def side(level: float, number: int) -> List[List[Measurement]]:
+        repeats = tuple(level * (1 + 0.01 * i) for i in range(3))
+        return [[Measurement("node down", "total", metric, level, repeats=repeats)]] * number
+
+    row = row_of(side(2.0, 1), side(6.0, 1), metric)
+    assert row.verdict is verdict
+    assert ("one-baseline" in {warning.code for warning in row.comparison.warnings}) == (metric == "p99_ratio")
+    assert row_of(side(2.0, 6), side(6.0, 6), metric).verdict is Verdict.WORSE
