@@ -202,3 +202,9 @@ def test_an_overload_whose_slow_requests_time_out_is_no_steady_load(tmp_path: Pa
         end = max(end, due) + 1 / 60
         rows.append(row(due, min(end, due + 3.0), error="timeout" if end > due + 3.0 else ""))
     assert "p99_ms" in unfinished(tmp_path / "a", rows)["metrics"]
+
+
+@pytest.mark.parametrize("begin", [0, 100])
+@pytest.mark.parametrize("seconds", [0.01, 3.0])
+def test_an_operation_without_a_success_has_no_usual_latency(tmp_path: Path, begin: int, seconds: float) -> None:
+    assert unfinished(tmp_path / "a", [row(due, due + seconds, error="404") for due in DUE[begin:]]) == {}

@@ -111,7 +111,7 @@ def _first_mean(seconds: Optional[Seconds]) -> float:
 
     The first ones that end are short ones, also of a steady load that begins with the window.
     """
-    if seconds is None or not _grows(seconds):
+    if seconds is None or not seconds.sums["n"].any() or not _grows(seconds):
         return math.inf
     n, total = (np.cumsum(seconds.sums[name]) for name in ("n", "total"))
     first = int(np.searchsorted(n, max(1.0, _FIRST * n[-1])))
