@@ -72,14 +72,18 @@ def test_the_usual_requests_in_flight_at_the_end_of_a_load_that_began_with_the_w
     assert unfinished(tmp_path / "a", rows, rate=200) == {}
 
 
-def test_first_requests_of_a_steady_load_are_short_ones(tmp_path: Path) -> None:
-    """Nine of ten take 20 ms, and one takes 3 s to 5 s."""
+@pytest.mark.parametrize("refused", [0.0, 0.15])
+def test_first_requests_of_a_steady_load_are_short_ones(tmp_path: Path, refused: float) -> None:
+    """Nine of ten take 20 ms, and one takes 3 s to 5 s; those to a dead gateway fail at once."""
     chance = random.Random(5)
     rows = []
     for i in range(500 * 21):
         seconds = 0.02 if chance.random() < 0.9 else chance.uniform(3, 5)
         rows.append(row(i / 500, i / 500 + seconds))
-    assert unfinished(tmp_path / "a", rows, rate=500) == {}
+    for i in range(round(500 * refused * 21)):
+        due = i / 500 / refused
+        rows.append(row(due, due + 0.005, error="503"))
+    assert unfinished(tmp_path / "a", rows, rate=round(500 * (1 + refused))) == {}
 
 
 def test_requests_that_a_load_lacks_which_began_with_the_window(tmp_path: Path) -> None:
@@ -194,14 +198,17 @@ def test_what_hides_that_a_side_is_worse(limits: Sequence[str], lower: bool, hid
     assert (hides_worse(limits, (), lower), hides_worse((), limits, lower)) == hidden
 
 
-def test_an_overload_whose_slow_requests_time_out_is_no_steady_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refused", [0, 1])
+def test_an_overload_whose_slow_requests_time_out_is_no_steady_load(tmp_path: Path, refused: int) -> None:
     """100/s are due from the begin of the window, 60/s are served, also those that the client has given up after 3 s.
+    Another 100/s to each dead gateway fail at once.
     """
     rows, end = [], 0.0
     for due in (i / 100 for i in range(100 * 20)):
         end = max(end, due) + 1 / 60
         rows.append(row(due, min(end, due + 3.0), error="timeout" if end > due + 3.0 else ""))
-    assert "p99_ms" in unfinished(tmp_path / "a", rows)["metrics"]
+        rows += [row(due, due + 0.005, error="503")] * refused
+    assert "p99_ms" in unfinished(tmp_path / "a", rows, rate=100 * (1 + refused))["metrics"]
 
 
 @pytest.mark.parametrize("begin", [0, 100])

@@ -10,6 +10,7 @@ import numpy as np
 from cbt_plugins.formatting import percent
 from cbt_plugins.metrics import MARGIN, METRICS
 from cbt_plugins.plan import split_op
+from cbt_plugins.results.histogram import lows
 from cbt_plugins.results.requests.job_aggregates import OpAggregates
 from cbt_plugins.results.requests.littles_law import open_loop_rates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
@@ -65,7 +66,7 @@ def unfinished_requests(aggregates: PhaseAggregates, law: Mapping[str, float]) -
             share = hidden if is_long else 0.0
             texts = []
         else:
-            first_mean = _first_mean(aggregates.timeline.seconds.get(op))
+            first_mean = _first_mean(of, aggregates.timeline.seconds.get(op))
             share = _late(of, first_mean, aggregates.length)
             share += rate.unstarted / max(1, rate.requests + rate.unstarted)
             late = f"{percent(share, '.2g')} of the {op} that were due in the window ended after it, or never"
@@ -106,29 +107,32 @@ def _late(of: OpAggregates, first_mean: float, length: float) -> float:
     return max(0.0, of.in_flight_at_end - usual - _CHANCE * math.sqrt(of.in_flight_at_end + usual)) / due
 
 
-def _first_mean(seconds: Optional[Seconds]) -> float:
+def _first_mean(of: OpAggregates, seconds: Optional[Seconds]) -> float:
     """Return the mean latency (ns) of the first tenth of an operation's successes; infinite unless latency grows.
 
     The first ones that end are short ones, also of a steady load that begins with the window.
     """
-    if seconds is None or not seconds.sums["n"].any() or not _grows(seconds):
+    if seconds is None or not seconds.sums["n"].any() or not _grows(of, seconds):
         return math.inf
     n, total = (np.cumsum(seconds.sums[name]) for name in ("n", "total"))
     first = int(np.searchsorted(n, max(1.0, _FIRST * n[-1])))
     return float(total[first] / n[first])
 
 
-def _grows(seconds: Seconds) -> bool:
+def _grows(of: OpAggregates, seconds: Seconds) -> bool:
     """Return whether latency still grows in the second half of the window, and not by chance.
 
     By then a steady load has its usual latency, unless requests take as long as half the window. Where many requests
-    fail by then, those that succeed do not tell: in an overload the slow ones time out.
+    fail slowly by then, those that succeed do not tell: in an overload the slow ones time out. Requests that fail at
+    once, such as those to a dead gateway, wait in no queue.
     """
     quarter = seconds.grid.seconds // 4
     if not quarter:
         return False
     ended, failed = (int(seconds.sums[name][-2 * quarter :].sum()) for name in ("n", "failed"))
-    if failed > (_GROWS - 1.0) * ended:
+    usual = of.latency.total / max(1, of.latency.n)
+    slow = of.failed.counts[lows(of.failed.numbers) > usual].sum() / max(1, of.failed.n)
+    if failed * slow > (_GROWS - 1.0) * ended:
         return True
     mean, chance = [], 0.0
     for part in (slice(-2 * quarter, -quarter), slice(-quarter, None)):
