@@ -290,7 +290,7 @@ def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:
     of_failures = {key for key in keys if METRICS[key[2]].source is not MetricSource.OPERATION}
     additive = {key for key in of_failures if METRICS[key[2]].additive}
     ladders = {key for key in keys if METRICS[key[2]].source is MetricSource.LADDER}
-    measures_more = any(_choice(schedule).is_key(key, section) for key in keys - ladders - additive)
+    measures_more = any(_choice(schedule).is_key(key, section) for key in {*section.all_keys} - ladders - additive)
     unnamed = ladders if measures_more and not schedule.section.keys else set()
     if schedule.decision_rules == BY_RATIOS:
         return additive | latencies_of_failures(keys) | unnamed

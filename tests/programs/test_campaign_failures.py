@@ -153,20 +153,32 @@ def test_numbers_of_failures_that_may_be_0_are_key_rows_only_by_name(tmp_path: P
     assert key_rows(records, state.schedule).keys() == keys
 
 
+def measures_nothing(summary: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a summary without a measurement, but with a failure that left no PG degraded, and with its state."""
+    phases = [{**phase, "role": "none"} for phase in summary["phases"]]
+    (first, *_), total = phases, {key: 9.0 for key in ("mean_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")}
+    total.update(requests=900, obj_per_s=9.0, mib_per_s=1.0)
+    state = {"state": "gateway down", **first["window"], "ops": {}, "total": total}
+    impact = {**summary["failure"]["impact"], "phases": [{"phase": first["name"], "states": [state]}]}
+    for score in (score for failure in summary["scorecard"]["failures"] for score in failure["scores"]):
+        score["cluster"] = {"touched": False, "recovery_s": None, "moved_mib": 0.0}
+    return {**summary, "phases": phases, "failure": {**summary["failure"], "impact": impact}}
+
+
 def test_ladders_are_key_rows_only_by_name_or_where_nothing_else_is_measured(tmp_path: Path, made: Path) -> None:
     """A campaign that an older version began has no such row, and its family of rows must not grow."""
     ladder = {"name": "find", "unit": "rate", "low": 400.0, "high": 440.0, "objective": {}, "text": "", "steps": []}
     answer = ("find", "total", "highest_per_s")
-    for name, keys in (("a", []), ("b", [".".join(answer), "total.p99_ms"]), ("alone", [])):
+    for name, keys in (("a", []), ("b", [".".join(answer), "total.p99_ms"]), ("alone", []), ("failure", [])):
         its = after(made, schedule(tmp_path / name, keys=keys), 4, {}).schedule
         for path in its.folder.rglob("summary.json"):
             summary = {**json.loads(path.read_text()), "ladders": [ladder]}
-            if name == "alone":
-                summary.update(phases=[{**phase, "role": "none"} for phase in summary["phases"]], failure=None)
-                summary["scorecard"] = None
+            summary = measures_nothing(summary) if name in ("alone", "failure") else summary
+            summary.update({"failure": None, "scorecard": None} if name == "alone" else {})
             path.write_text(json.dumps(summary))
         rows = {row.id.key for row in evaluate(its).rows}
         assert rows and (answer in rows) == (name != "a")
+        assert name not in ("alone", "failure") or rows == {answer}
 
 
 def test_a_row_that_appears_after_the_first_look_says_that_it_is_never_worse(tmp_path: Path, made: Path) -> None:
