@@ -31,9 +31,9 @@ from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 #: 1: the first one. 2: runs that are not to be trusted are not usable. 3: percentiles of failures. 4: rows of failures
 #: that come close together. 5: limits of bad seconds, failures of which a repetition was refused. 6: warnings about
-#: limits of the load, the metrics of a warning, no steps of ladders but warnings about them. A change of what an
-#: entry has is a new number
-FORMAT = 6
+#: limits of the load, the metrics of a warning, no steps of ladders but warnings about them. 7: ladders that missed
+#: with each load. A change of what an entry has is a new number
+FORMAT = 7
 #: files of a run that its record is made of
 _EVIDENCE = (END, SUMS, SUMMARY, "manifest.json", "plan.json", "benchmark_config.yaml", "phases")
 #: runs that are read by this process alone; starting another one takes as long

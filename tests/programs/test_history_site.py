@@ -172,6 +172,20 @@ def test_an_index_that_is_damaged_or_open_to_others_or_of_another_version_is_mad
         refused("another user")
 
 
+def test_an_index_without_ladders_that_missed_with_each_load_is_made_anew(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ladder = {"name": "find", "unit": "rate", "low": None, "high": 100.0, "objective": {}, "text": "", "steps": []}
+    for file in place.rglob(FILE):
+        write_summary({**read_summary(file), "ladders": [ladder]}, file)
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(record_index, "FORMAT", 6)
+        assert history(place) == 0
+    capsys.readouterr()
+    assert history(place) == 0 and "archives read: 14" in capsys.readouterr().out
+    assert "highest_per_s" in index(place).read_text()
+
+
 def test_decisions_are_applied_and_move_with_the_change(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry = "  - {series: %s, since: %s, state: %s, bug: 'https://x.example/?a=1&b=2', note: <b>}\n"
     file = place / "triage.yaml"
