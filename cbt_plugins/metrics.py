@@ -76,13 +76,14 @@ class Metric:
     margin: float = MARGIN  # a change within it is equivalent, unless the user says otherwise; relative, or if ...
     additive: bool = False  # ... it may be 0, so that differences are compared and not ratios: in the unit
     of_baseline: bool = False  # divided by the number of the phase without a failure
+    requests: int = 1  # below so many there is no value; a percentile needs as many as its quantile says
     prometheus: str = ""  # name there, in the base unit; "" where it is not exported
     order: int = 0  # place in METRICS
 
     @property
     def needs(self) -> int:
-        """Requests below which a percentile is none: 1 for p50, then 1 / (1 - quantile)."""
-        return 1 if self.quantile is None or self.quantile <= 0.5 else round(1 / (1 - self.quantile))
+        """Requests below which there is no value: of a percentile 1 for p50, then 1 / (1 - quantile)."""
+        return self.requests if self.quantile is None or self.quantile <= 0.5 else round(1 / (1 - self.quantile))
 
     @property
     def total_only(self) -> bool:
@@ -132,7 +133,8 @@ _ALL = (
     Metric("max_ms", "ms", _DOWN, "max", "Highest latency of a successful request.", _OP, ("latency_ms", "max"),
            column=True, prometheus="cbt_latency_max_seconds"),
     Metric("ttfb_p50_ms", "ms", _DOWN, "first byte p50", "Median time to the first byte.", _OP, ("ttfb_ms", "p50")),
-    Metric("ttfb_p99_ms", "ms", _DOWN, "first byte p99", "p99 of the time to the first byte.", _OP, ("ttfb_ms", "p99")),
+    Metric("ttfb_p99_ms", "ms", _DOWN, "first byte p99", "p99 of the time to the first byte.", _OP, ("ttfb_ms", "p99"),
+           requests=100),
     Metric("longest_gap_s", "s", _DOWN, "longest gap", "Longest time without a success.", _OP,
            ("longest_gap", "seconds"), margin=1.0, additive=True, prometheus="cbt_longest_gap_seconds"),
     Metric("seconds", "s", _NONE, "length", "How long it took.", MetricSource.IMPORTED),
@@ -158,7 +160,8 @@ _ALL = (
            margin=1.0, additive=True),
     Metric("throughput_share", "", _UP, "throughput kept", "Throughput / throughput of the baseline.", _LOSS,
            ("obj_per_s_percent",), factor=0.01, of_baseline=True),
-    Metric("p99_ratio", "", _DOWN, "p99 ratio", "p99 / p99 of the baseline.", _LOSS, ("p99_ratio",), of_baseline=True),
+    Metric("p99_ratio", "", _DOWN, "p99 ratio", "p99 / p99 of the baseline.", _LOSS, ("p99_ratio",), requests=100,
+           of_baseline=True),
     Metric("gateway_gap_s", "s", _DOWN, "gateway's gap", "Longest time without a success of one gateway.", _LOSSES,
            ("gateway_gap",), margin=1.0, additive=True),
     Metric("unstarted", "requests", _DOWN, "never started", "Due requests of an open loop that never started.", _LOSSES,

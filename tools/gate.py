@@ -44,13 +44,14 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.compare.sides import are_same, sides
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several
+    from cbt_plugins.results.run_record import counts_requests
 
     try:
         with compare.errors():
             limits = GateLimits((*(of_file(args.limits) if args.limits else ()), *of_texts(args.limit)))
             if not limits.limits:
                 raise CommandError("no limits: give --limit GET.p99_ms=10%, or --limits FILE")
-            takes = compare.numbers(args, limits.takes)
+            takes = compare.numbers(args, limits.takes, counts_requests)
             base, *contenders = sides(compare.paths(args), takes)
             if any(are_same(base.runs, side.runs) for side in contenders):
                 raise CommandError(f"both sides are the same runs ({base.name}): there is nothing to check")

@@ -22,7 +22,7 @@ from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import several
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, METRICS, SURE_GAP, TOTAL, Direction, MetricSource
-from cbt_plugins.results.run_record import Key, RunRecord
+from cbt_plugins.results.run_record import Key, has_few_requests
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
 _RISE = re.compile(r"\s*\+\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
@@ -331,19 +331,14 @@ def _missing(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarni
     for (case, runs, is_new), keys in zip(cases, keys_of_cases):
         ops, kept = {key[:2] for key in keys}, {limit_of[key] for key in keys}
         for (phase, op, metric), limit in limit_of.items():
+            if not limit or (phase, op, metric) in keys:
+                continue
             of_run = METRICS[metric].source in (*_OF_FAILURES, MetricSource.LADDER) and limit not in kept
             mix = (share.rpartition(":")[0] for share in str(runs[0].config.get(f"phase.{phase}.mix")).split())
-            too_few = METRICS[metric].quantile is not None and _has_few(runs, phase, op)
-            wanted = (is_new and of_run) or ((phase, op) in ops and not too_few)
-            if limit and (phase, op, metric) not in keys and (wanted or ((phase, op) not in ops and op in mix)):
+            too_few = all(has_few_requests(run, phase, op, METRICS[metric].needs) for run in runs)
+            if not too_few and ((is_new and of_run) or (phase, op) in ops or op in mix):
                 row_id = "/".join(filter(None, (case, phase, op, metric)))
                 yield ComparisonWarning("missing", row_id, "no run has this number", (phase, op, metric))
-
-
-def _has_few(runs: Sequence[RunRecord], phase: str, op: str) -> bool:
-    """Return whether each run has requests of an operation, but too few for a percentile."""
-    codes = [{warning.code for warning in run.warnings if warning.is_about(phase, op)} for run in runs]
-    return all("few-samples" in of_run and "no-samples" not in of_run for of_run in codes)
 
 
 #: a margin in which no two measurements are equivalent: what is asked is only on which side of a limit they are

@@ -162,6 +162,31 @@ class RunRecord:
         return tuple(measurement.key for measurement in self.measurements)
 
 
+def counts_requests(key: Key) -> bool:
+    """Return whether `has_few_requests` reads a measurement."""
+    return key[2] in ("obj_per_s", "mean_ms", "success_rate", "failed")
+
+
+def has_few_requests(run: RunRecord, phase: str, op: str, needs: int) -> bool:
+    """Return whether a run has successful requests of an operation, but fewer than `needs` with the failed ones.
+
+    Of a failure that was repeated, the mean of its repetitions counts.
+    """
+    counts = [_requests(m) for m in run.measurements if m.key[:2] == (phase, op) and counts_requests(m.key)]
+    return bool(counts) and min(good for good, _ in counts) > 0 and max(every for _, every in counts) < needs
+
+
+def _requests(of: Measurement) -> Tuple[float, float]:
+    """Return how many successful requests, and how many requests, a measurement tells of; 0 where that is not known.
+    """
+    if not of.n or of.value is None:
+        return 0, 0
+    if of.metric == "failed":
+        repeats = of.repeats or (of.value,)
+        return of.n / len(repeats), (of.n + sum(repeats)) / len(repeats)
+    return (of.n * of.value if of.metric == "success_rate" else of.n), of.n
+
+
 def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     """Yield all numbers of a run that a comparison may ask for, in the order of its phases."""
     series: Dict[str, Tuple[Mapping[str, Any], Series]] = {}

@@ -94,6 +94,24 @@ def test_the_status_of_a_gate(words: List[str], status: int, said: str, capsys: 
     assert "Traceback" not in told.err
 
 
+def test_a_gate_knows_of_repeated_runs_how_many_requests_they_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of these runs it keeps few numbers; the phase is no measurement, so that no warning tells it."""
+    few = Load({"GET": 0.2}, ops=("GET",), workers=1, seconds=10)
+    sides = []
+    for seed, flag in enumerate(("--base", "--new")):
+        many, rare = tmp_path / f"many{seed}", tmp_path / f"few{seed}"
+        MAKE(many, Load(ops=("GET",), seconds=10), runs=2, seed=seed, begin=seed * 500)
+        MAKE(rare, few, runs=2, seed=seed + 10, begin=seed * 500)
+        sides += [flag, str(many), str(rare)]
+    for file in tmp_path.rglob("phase.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "role": "none"}))
+    assert main(["gate", *sides, "--limit", "GET.p99_ms<=1000"]) == 0
+    assert main(["gate", *sides, "--limit", "GET.p50_ms<=100"]) == 1
+    assert "ok (exit status 0): 1 ok" in capsys.readouterr().out
+
+
 def test_copies_of_the_result_of_another_program_are_one_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

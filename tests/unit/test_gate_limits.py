@@ -12,7 +12,7 @@ pytest.importorskip("scipy")
 
 from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, of_texts
 from cbt_plugins.compare.table import Rules
-from cbt_plugins.results.run_record import ResultWarning
+from cbt_plugins.results.run_record import Measurement
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 
@@ -108,13 +108,28 @@ def test_a_limit_names_a_ladder_as_a_failure(name: str) -> None:
     assert (ruling.row, ruling.outcome.word) == ("find/total/highest_per_s", "regression")
 
 
-@pytest.mark.parametrize("code", ["few-samples", "no-samples"])
-def test_a_new_configuration_needs_no_percentile_of_too_few_requests(code: str) -> None:
+@pytest.mark.parametrize(("metric", "n", "failed", "outcome"), [
+    ("p99_ms", 60, 0, GateOutcome.OK),
+    ("p99_ms", 60, 39, GateOutcome.OK),
+    ("p99_ms", 60, 40, GateOutcome.INCONCLUSIVE),  # with fewer failures it would be known
+    ("p99_ms", 100, 0, GateOutcome.INCONCLUSIVE),
+    ("p99_ms", 0, 60, GateOutcome.INCONCLUSIVE),
+    ("p50_ms", 60, 0, GateOutcome.INCONCLUSIVE),
+    ("p999_ms", 999, 0, GateOutcome.OK),
+    ("ttfb_p99_ms", 60, 0, GateOutcome.OK),
+])  # fmt: skip
+def test_no_configuration_needs_a_percentile_of_too_few_requests(
+    metric: str, n: int, failed: int, outcome: GateOutcome
+) -> None:
+    """Whatever program the runs are of, and whatever the phase is for."""
+    absent, success = (("measure-new", "GET", name) for name in (metric, "success_rate"))
     few, many = (
-        runs({key: [20.0] * 3 for key in keys}, begin=its, config={"phase.measure-new.workers": its})
-        for its, keys in ((1, (GET,)), (64, (GET, P99)))
+        runs({key: [20.0] * 3 for key in keys}, begin=workers, config={"phase.measure-new.workers": workers})
+        for workers, keys in ((1, (GET,)), (64, (GET, absent)))
     )
-    few_samples = ResultWarning("few-samples", "measure-new: 80 GET", "measure-new")
-    few = [replace(run, warnings=(few_samples, ResultWarning(code, "x", "measure-new", "GET"))) for run in few]
-    made = gate(side("a", many), [side("b", [*many, *few])], GateLimits(tuple(of_texts(["GET.p99_ms<=30"]))), Rules())
-    assert made.outcome is (GateOutcome.OK if code == "few-samples" else GateOutcome.INCONCLUSIVE)
+    for i, run in enumerate(few):
+        rate = Measurement(*success, n / (n + failed), n=n + failed)
+        few[i] = replace(run, measurements=(replace(run.measurements[0], n=n), rate), kind="fio")
+    limits = GateLimits(tuple(of_texts([f"GET.{metric}<=30"])))
+    for base in (many, [*many, *few]):
+        assert gate(side("a", base), [side("b", [*many, *few])], limits, Rules()).outcome is outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -215,8 +216,8 @@ def test_what_was_refused_is_in_the_scorecard_with_its_reason(tmp_path: Path) ->
     assert scorecard(run, None) is not None
 
 
-def record(name: str, scores: Sequence[Dict[str, Any]], started: float) -> RunRecord:
-    found = tuple(of_failure(line(scores)))
+def record(name: str, scores: Sequence[Dict[str, Any]], started: float, **more: Any) -> RunRecord:
+    found = tuple(of_failure(line(scores, **more)))
     return RunRecord(name, name, "cbt-plugins", {"benchmark": "resilience"}, found, True, (), started=started)
 
 
@@ -287,6 +288,25 @@ def test_one_run_of_each_side_without_repetitions_is_inconclusive() -> None:
     base, new = sides([a_score(0)], [a_score(20)])
     gated = gate.gate(base, [new], gate.GateLimits(tuple(gate.of_texts(["node down.GET.bad_s=20%"]))), Rules())
     assert gated.outcome.word == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("n", "refused", "outcome"), [(60, 0, "ok"), (110, 0, "inconclusive"), (20, 1, "inconclusive")]
+)
+@pytest.mark.parametrize("limit", ["GET.p99_ms<=50", "GET.p99_ratio<=3", "p99_ratio<=3"])
+def test_a_percentile_of_a_failure_needs_its_requests(limit: str, n: int, refused: int, outcome: str) -> None:
+    """One of two configurations has no such number."""
+    scores = [a_score(i) for i in range(3)]
+    few = [{**score, "total": {**score["total"], "requests": n, "p99_ms": None, "p99_ratio": None}} for score in scores]
+    few = [{**score, "ops": {"GET": score["total"]}} for score in few]
+    records = [
+        replace(record(f"run {workers}", of, float(workers), **more), config={"phase.no-failure.workers": workers})
+        for workers, of, more in ((8, scores, {}), (1, few, {"refused": [{}] * refused}))
+    ]
+    limits = gate.GateLimits(tuple(gate.of_texts([f"node down.{limit}"])))
+    for base in (records, records[:1]):
+        gated = gate.gate(Side("a", tuple(base)), [Side("b", tuple(records))], limits, Rules())
+        assert gated.outcome.word == outcome
 
 
 def summary(scores: Sequence[Dict[str, Any]], warnings: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
