@@ -206,6 +206,10 @@ def test_interfaces_without_an_address_are_of_no_network(archive: Archive) -> No
     public = [{**vlan, "in_cluster_network": False} for vlan in vlans]
     with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
         network_ceilings(archive.run, summary(archive, line, nets=nets + public))
+    infiniband = [{**net(f"node{n}", "ib0", None, 200.0, "cluster"), "in_cluster_network": True} for n in (1, 2, 3, 4)]
+    for cluster in ([], infiniband):  # not seen, or its speed was not
+        with pytest.raises(Unknown, match="not known of node1, node2, node3, node4"):
+            network_ceilings(archive.run, summary(archive, line, nets=nets[:4] + public + cluster))
     nets += public
     for n in (1, 2, 3, 4):
         nets += [{**net(f"node{n}", "bond1.200", 25_000, 200.0, "cluster"), "in_cluster_network": True}]

@@ -251,7 +251,6 @@ def _clients(phase: Mapping[str, Any]) -> Dict[str, float]:
 def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) -> Nics:
     """Return the speeds that the monitor of the nodes saw: on each side of a node of the interface that moved most."""
     best: Dict[str, Dict[str, Tuple[float, float]]] = {PUBLIC: {}, CLUSTER: {}}
-    unsure: Set[str] = set()  # nodes with an interface without an address, which may carry either network
     for phase in ((summary.get("resources") or {}).get("phases") or {}).values():
         for net in phase["interfaces"]:
             if not net["speed_mbit"]:
@@ -259,8 +258,7 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
             # `side` of a node with RGWs is "client" for each interface; summaries of older versions have no other key
             in_cluster = net.get("in_cluster_network", net.get("side") == "cluster")
             if own_cluster and in_cluster is None:
-                unsure |= {short_name(net["node"]), host_of(net["node"])}
-                continue
+                continue  # an interface without an address may carry either network
             network = CLUSTER if own_cluster and in_cluster else PUBLIC
             moved = (net["rx_mib_s"] or 0.0) + (net["tx_mib_s"] or 0.0), net["speed_mbit"] * 1e6 / 8
             for node in (short_name(net["node"]), host_of(net["node"])):
@@ -268,9 +266,7 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
     speeds = {network: {node: speed for node, (_, speed) in interfaces.items()} for network, interfaces in best.items()}
     nodes: Set[str] = {node for of in layouts for part in (of.osds, of.clients, of.gateways) for node in part}
     osds = {node for of in layouts for node in of.osds}
-    unknown = sorted((nodes - set(speeds[PUBLIC])) | ((osds & unsure) - set(speeds[CLUSTER])))
-    for node, speed in speeds[PUBLIC].items():
-        speeds[CLUSTER].setdefault(node, speed)
+    unknown = sorted((nodes - set(speeds[PUBLIC])) | (osds - set(speeds[CLUSTER]) if own_cluster else set()))
     if unknown:
         some = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
         raise Unknown(f"the speed of the network is not known of {some}; --nic 25Gbit gives it")
