@@ -10,7 +10,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.ceph_programs import readable
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.node_shell import sudo
-from cbt_plugins.faults.step import Check, Command, FaultError, NoAnswer
+from cbt_plugins.faults.step import Check, Command, FaultError, NoAnswer, run_all
 from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import DAEMON_TYPES
 
@@ -97,7 +97,7 @@ class Scene:
 
     def unset(self, *lines: str) -> Command:
         """Return one command of several lines for an undo: a line that fails does not stop the next ones."""
-        text = "; ".join(f"{self.ceph.command} {line}" for line in lines)
+        text = run_all([f"{self.ceph.command} {line}" for line in lines])
         return Command(self.head, text, len(lines) * self.limits.quick)
 
     def says(self, question: str, want: Sequence[Tuple[Tuple[Any, ...], Any]], timeout: float) -> Check:

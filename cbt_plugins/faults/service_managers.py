@@ -19,7 +19,7 @@ from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kubernetes_rights import refuse_without_rights
 from cbt_plugins.faults.node_shell import agent, script_text
 from cbt_plugins.faults.scene import Scene
-from cbt_plugins.faults.step import Check, Command, FaultError
+from cbt_plugins.faults.step import Check, Command, FaultError, run_all
 
 #: a unit of cephadm: the ID of its cluster
 _CEPHADM_UNIT = re.compile(r"ceph-([0-9a-f-]{36})@.+\.service")
@@ -77,7 +77,8 @@ class ServiceManager:
     def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
         """Return the command that restarts services, even if their processes have changed."""
         stop, start = self.stop(scene, services), self.start(scene, services)
-        return replace(stop, text=f"{stop.text}\n{start.text}", timeout=stop.timeout + start.timeout)
+        # start also after a failed stop, which may have stopped some, or has set labels of Rook
+        return replace(stop, text=run_all((stop.text, start.text)), timeout=stop.timeout + start.timeout)
 
     def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
         """Return the command that sends SIGKILL, by pid and start time, and keeps systemd from restarting (Restart=).
@@ -135,11 +136,11 @@ class BareProcess(ServiceManager):
 
     def start(self, scene: Scene, services: Sequence[Service]) -> Command:
         texts = [launch(s.name, s.process) for s in services if s.process]
-        return self._on_node(scene, services, "\n".join(texts))
+        return self._on_node(scene, services, run_all(texts))
 
     def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
         texts = [launch(s.name, s.process, "restart") for s in services if s.process]
-        return self._on_node(scene, services, "\n".join(texts))
+        return self._on_node(scene, services, run_all(texts))
 
     def count(self, scene: Scene, services: Sequence[Service]) -> Command:
         counts = "".join(f"c=$({_counted(s.name)}\n)\nn=$((n + c))\n" for s in services)
@@ -196,12 +197,6 @@ class Rook(ServiceManager):
 
     def start(self, scene: Scene, services: Sequence[Service]) -> Command:
         return self._scaled(scene, services, "start")
-
-    def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
-        stop, start = self.stop(scene, services), self.start(scene, services)
-        # start also after a failed stop, which has set labels
-        text = f'( {stop.text}\n)\ns=$?\n( {start.text}\n) && [ "$s" = 0 ]'
-        return replace(stop, text=text, timeout=stop.timeout + start.timeout)
 
     def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
         killed = names(service.name for service in services)

@@ -33,6 +33,14 @@ class NoAnswer(FaultError):
     """The cluster or a node did not answer a question: the next question may have an answer."""
 
 
+def run_all(texts: Sequence[str]) -> str:
+    """Return shell text that runs each of some texts, also after one that fails, and fails if one of them does."""
+    if len(texts) == 1:
+        return texts[0]
+    ends = ("\n" if "\n" in text else " " for text in texts)  # of a text of several lines the last may be a comment
+    return "".join(["s=0; ", *(f"( {text}{end}) || s=1; " for text, end in zip(texts, ends)), "exit $s"])
+
+
 @dataclass(frozen=True)
 class Command:
     """A shell command on one node; "": the leading machine. `root`: with sudo if the user is not root."""
@@ -53,8 +61,7 @@ class Command:
         parts = tuple((value, text) for value, text in self.parts if value not in values)
         if len(parts) == len(self.parts):
             return self
-        each = "".join(f"(\n{text}\n) || s=1\n" for _, text in parts)  # one that fails keeps none from being done
-        return replace(self, text=f"s=0\n{each}exit $s", parts=parts) if parts else None
+        return replace(self, text=run_all([text for _, text in parts]), parts=parts) if parts else None
 
 
 @dataclass(frozen=True)

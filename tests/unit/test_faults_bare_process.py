@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 import pytest
+from faults_scene import scene_of
 from waiting import wait_for
 
+from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import DaemonName
-from cbt_plugins.faults.service_managers import Service, launch, probe, services_from_probe
+from cbt_plugins.faults.service_managers import DaemonProcess, Service, launch, probe, services_from_probe
 from cbt_plugins.faults.step import FaultError
 
 OSD = DaemonName("osd", "98765")
@@ -82,6 +84,17 @@ def test_it_comes_back_as_it_was(home: Path) -> None:
     assert (after.process.folder, after.process.files) == (str(home), 321)
     assert after.process.environment == ("LD_BIND_NOW=1",)
     assert after.process.user == somebody.get("user", os.geteuid())
+
+
+@pytest.mark.parametrize("do", [service_managers.start, service_managers.restart])
+def test_one_that_cannot_start_keeps_no_other_down_and_fails_the_command(do: Any, tmp_path: Path) -> None:
+    lines = [("/nonexistent/ceph-osd",), ("touch", f"{tmp_path}/started")]
+    processes = [DaemonProcess(0, 0, 0, line) for line in lines]
+    names = [OSD, DaemonName("osd", "98766")]
+    services = [Service(name, "n", "process", "", process) for name, process in zip(names, processes)]
+    (command,) = do(scene_of(), services)
+    assert subprocess.run(["sh", "-c", command.text], check=False).returncode == 1
+    assert (tmp_path / "started").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a process of another user")

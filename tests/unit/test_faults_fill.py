@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+from pathlib import Path
 from typing import Any, List, Sequence, Set
 
 import pytest
@@ -13,7 +15,7 @@ from cbt_plugins.faults.cluster_facts import Facts, osd_names
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.kinds.fill import explained_checks
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.step import UndoRecord
+from cbt_plugins.faults.step import UndoRecord, run_all
 
 
 class Named:
@@ -42,8 +44,16 @@ def test_the_ratio_is_below_the_emptiest_target_and_all_that_hold_as_much_are_na
     (step,) = make("fill", {"level": "backfillfull"}).steps(scene_of(USED), targets(0, 2))
     assert "osd.0, osd.1, osd.2 count as backfillfull, by ratios of 0.27" in step.what
     assert step.inject[0].text == "ceph osd set-nearfull-ratio 0.27 && ceph osd set-backfillfull-ratio 0.27"
-    assert step.undo[0].text == "ceph osd set-backfillfull-ratio 0.9; ceph osd set-nearfull-ratio 0.85"
+    orders = ("ceph osd set-backfillfull-ratio 0.9", "ceph osd set-nearfull-ratio 0.85")
+    assert step.undo[0].text == run_all(orders)
     assert step.former == {"nearfull_ratio": 0.85, "backfillfull_ratio": 0.9}
+
+
+def test_a_line_of_an_undo_that_fails_stops_no_other_and_fails_the_undo(tmp_path: Path) -> None:
+    scene = scene_of(USED)
+    scene.ceph.command = "sh -c"
+    text = scene.unset("'exit 3'", f"'touch {tmp_path}/done'").text
+    assert subprocess.run(["sh", "-c", text], check=False).returncode == 1 and (tmp_path / "done").exists()
 
 
 def test_only_full_is_an_outage() -> None:

@@ -15,6 +15,7 @@ from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.rgw_settings import RgwSettings
 from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.service_managers import Service
+from cbt_plugins.faults.step import run_all
 from cbt_plugins.plan import Fault, Gateways
 
 NAME = DaemonName("rgw", "rgw1")
@@ -37,11 +38,10 @@ def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> RgwSe
 def test_a_unit_is_stopped_and_started(manager: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step = maker(manager, monkeypatch, gid="4114", rgw_thread_pool_size="512").restart_step(NAME)
     (inject,) = step.inject
-    stop, start = inject.text.splitlines()
-    assert inject.node == "rgw1" and inject.root
-    assert stop == f"systemctl stop {UNITS[manager]}" and start.endswith(f"systemctl start {UNITS[manager]}")
     (undo,) = step.undo  # a run that was killed between the two leaves it running
-    assert undo.text == start
+    assert inject.node == "rgw1" and inject.root
+    assert inject.text == run_all((f"systemctl stop {UNITS[manager]}", undo.text))
+    assert undo.text.endswith(f"systemctl start {UNITS[manager]}")
 
 
 @pytest.mark.parametrize("manager", list(UNITS))

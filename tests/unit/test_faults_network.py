@@ -127,6 +127,19 @@ def test_a_cut_below_the_device_of_our_own_connection_ends_it(
     assert link_cut(scene, "n", devices).former["cuts_us_off"] is cuts_us_off
 
 
+def test_an_interface_that_stays_down_keeps_no_other_from_recovering(node: Node) -> None:
+    node(
+        "for n in 8 9; do ip link add eth$n type veth peer name p$n; ip link set eth$n up; ip link set p$n up\n"
+        "ip addr add 10.$n.0.1/24 dev eth$n; ip route add 10.9$n.0.0/16 via 10.$n.0.2 dev eth$n; done"
+    )
+    cut = link_cut(Asked(node), "n", ["eth8", "eth9"])  # type: ignore[arg-type]
+    node(cut.inject)
+    fails = "ip() { [ \"$*\" != 'link set dev eth8 up' ] && command ip \"$@\"; }\n"
+    assert node(fails + cut.recover).returncode != 0 and node(cut.recovered).stdout == ""
+    assert "10.99.0.0/16 via 10.9.0.2" in node("ip route show dev eth9").stdout
+    assert node(cut.recover).returncode == 0 and node(cut.recovered).stdout == "recovered\n"
+
+
 def test_an_interface_that_lacks_a_route_has_not_recovered(node: Node) -> None:
     node(
         "ip link add eth9 type veth peer name p; ip link set eth9 up; ip link set p up\n"
