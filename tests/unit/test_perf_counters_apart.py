@@ -63,13 +63,28 @@ def test_what_a_phase_does_near_its_begin_is_its_own(beside_per_s: float, counte
     assert (values if counted is None else values[1] - values[0]) == (counted and pytest.approx(counted))
 
 
-def test_a_daemon_with_one_sample_before_a_phase_and_one_after_it_has_its_rates() -> None:
-    """200 a second for 12 s, and 5 all the time: nothing is known of further away, so all counts by time."""
-    times = np.arange(0.0, 80.0, 10.0)
-    values = (200 * np.minimum(times, 12.0) + 5 * times).reshape(-1, 1)
-    series = CounterSeries(times, np.full(len(times), 10.0), values, False)
+@pytest.mark.parametrize(
+    ("first", "last", "busy", "counted"),
+    [
+        (0, 70, (0.0, 0.0), 300.0),  # nothing rises faster near an end
+        (0, 70, (-60.0, 5.0), None),
+        (0, 70, (-60.0, 12.0), None),  # it might have ended at 5, and 400 others be of later
+        (0, 200, (-60.0, 5.0), None),
+        (-10, 70, (-60.0, 5.0), 300.0),
+        (-10, 70, (-60.0, 12.0), 1700.0),
+        (-50, 70, (65.0, 130.0), None),
+        (-50, 80, (65.0, 130.0), 300.0),
+    ],
+)
+def test_what_one_sample_beside_a_phase_shows_may_be_of_the_phase_or_not(
+    first: int, last: int, busy: Tuple[float, float], counted: Optional[float]
+) -> None:
+    """5 a second, and 200 more of a load; samples are each 10 s, and the phase is from 5 to 65."""
+    times = np.arange(first, last + 1.0, 10.0)
+    values = 200 * (np.clip(times, *busy) - busy[0]) + 5 * (times - first)
+    series = CounterSeries(times, np.full(len(times), 10.0), values.reshape(-1, 1), False)
     levels = series.at((5.0, 65.0))
-    assert levels is not None and levels[1, 0] - levels[0, 0] == pytest.approx(1700.0)
+    assert (levels if counted is None else levels[1] - levels[0]) == (counted and pytest.approx(counted))
 
 
 @pytest.mark.parametrize(("beside", "rate_of_window"), [(True, None), (False, 980.0)])

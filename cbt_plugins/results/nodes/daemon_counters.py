@@ -25,6 +25,7 @@ from typing import (
     Sequence,
     Set,
     Tuple,
+    Union,
 )
 
 import numpy as np
@@ -99,13 +100,14 @@ class CounterSeries:
         even = np.vstack((low, low + per_s * (window[1] - window[0])))
         if not _exceeds(levels[1] - levels[0] - (even[1] - even[0]), levels[1] - levels[0]):
             return even if self._is_wrong_in(window) else levels
-        ends = list(self._ends(window))
+        ends = list(self._ends(window, per_s))
         # what is beside counts by time; more than that is wrong if daemons go on there as further away
         none = np.zeros(levels.shape[1])
-        too_much = sum((np.clip(end.beside - (end.rise - end.inside), 0.0, end.inside) for end in ends), none)
+        too_much = sum((np.clip(end.most_beside - (end.rise - end.inside), 0.0, end.inside) for end in ends), none)
         if not _exceeds(too_much, levels[1] - levels[0]):
             return None if self._is_wrong_in(window) else levels
-        unexplained = sum((np.maximum(end.rise - per_s * end.seconds_inside - end.beside, 0.0) for end in ends), none)
+        faster = ((end.rise - per_s * end.seconds_inside, end.least_beside) for end in ends)
+        unexplained = sum((np.maximum(rise - beside, 0.0) for rise, beside in faster), none)
         return None if _exceeds(unexplained, even[1] - even[0]) else even
 
     def is_watched_in(self, window: Window) -> bool:
@@ -134,21 +136,27 @@ class CounterSeries:
 
     def _may_be_of_neighbours(self, window: Window, levels: np.ndarray) -> bool:
         """Return whether too much of the rise may be from beside a window, where it is as fast as further away."""
-        beside = sum((np.minimum(end.beside, end.inside) for end in self._ends(window)), np.zeros(levels.shape[1]))
-        return _exceeds(beside, levels[1] - levels[0])
+        parts = (np.minimum(end.least_beside, end.inside) for end in self._ends(window))
+        return _exceeds(sum(parts, np.zeros(levels.shape[1])), levels[1] - levels[0])
 
-    def _ends(self, window: Window) -> Iterator[_WindowEnd]:
-        """Yield the start and the end of a window, without one that has fewer than two samples beside it."""
+    def _ends(self, window: Window, per_s: Union[np.ndarray, float] = 0.0) -> Iterator[_WindowEnd]:
+        """Yield the start and the end of a window, without one that has no sample beside it.
+
+        `per_s`: the rate in the window. Beside an end with one sample, all that rises faster may be, or none of it.
+        """
         edges, levels = self._edges, self._levels
         after, before = np.searchsorted(edges, window[0]), np.searchsorted(edges, window[1], "right") - 1
         for t, near, step in ((window[0], after - 1, -1), (window[1], before + 1, 1)):
             further, inner = near + step, near - step
-            if min(near, further) < 0 or max(near, further) >= len(edges):
+            if not 0 <= near < len(edges):
                 continue
-            per_s = (levels[further] - levels[near]) / max(abs(edges[further] - edges[near]), 1e-9) * step
             rise, seconds_inside = abs(levels[inner] - levels[near]), abs(edges[inner] - t)
             inside = rise * seconds_inside / abs(edges[inner] - edges[near])
-            yield _WindowEnd(rise, inside, per_s * abs(t - edges[near]), float(seconds_inside))
+            least, most = per_s * abs(t - edges[near]), np.maximum(rise - per_s * seconds_inside, 0.0)
+            if 0 <= further < len(edges):
+                beside_per_s = (levels[further] - levels[near]) / max(abs(edges[further] - edges[near]), 1e-9) * step
+                least = most = beside_per_s * abs(t - edges[near])
+            yield _WindowEnd(rise, inside, least, most, float(seconds_inside))
 
 
 class _WindowEnd(NamedTuple):
@@ -156,7 +164,8 @@ class _WindowEnd(NamedTuple):
 
     rise: np.ndarray
     inside: np.ndarray  # part of the rise in the window, by time
-    beside: np.ndarray  # rise beside the window, if it is as fast as further away
+    least_beside: np.ndarray  # rise beside the window; as fast as further away, where samples show that
+    most_beside: np.ndarray  # the same number there
     seconds_inside: float
 
 
