@@ -74,8 +74,8 @@ def _memory(run: RunContext, index: int, phase: Phase) -> Memory:
 
 def _is_listed(job: Mapping[str, Any]) -> bool:
     """Return whether a job listed its objects before its load, so that its state does not depend on earlier ones."""
-    spaces = (job.get("spec") or {}).get("spaces") or ()
-    return all(space.get("rebuild") for space in spaces if space.get("numbered"))
+    spaces = (job["spec"] or {}).get("spaces") or ()
+    return all(space["rebuild"] for space in spaces if space["numbered"])
 
 
 def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:
