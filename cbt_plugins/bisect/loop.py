@@ -23,17 +23,19 @@ from cbt_plugins.bisect.commit_search import (
     search_answer,
 )
 from cbt_plugins.bisect.session import BisectSession
+from cbt_plugins.compare.statistics.student import student_shift
+from cbt_plugins.compare.statistics.verdicts import false_discovery
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
-from cbt_plugins.metrics import METRICS
+from cbt_plugins.metrics import ALPHA, METRICS
 
 CULPRIT_FOUND, NONE, OPEN = "found", "no difference", "undecided"
 #: commits that an answer may name: the culprit, and those before it that could not be measured
 _MOST_NAMED = 5
 #: measurements of one commit after which `git bisect` is told to skip it
 _MOST_OF_ONE = 40
-#: rows of what else changed
-_MOST_ROWS = 12
+#: rows of what else changed, and the smallest change and the fewest measurements of a row
+_MOST_ROWS, _LEAST_CHANGE, _FEWEST = 12, 0.02, 3
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +236,8 @@ def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
 def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]:
     """Return the other numbers that changed with the culprit: those that differ most clearly, as log ratios.
 
-    Of blocks with a commit from the culprit on: each number against that of the good commit in the same block.
+    Of blocks with a commit from the culprit on: each number against that of the good commit in the same block. Of the
+    rows on average a part ALPHA at most changed by chance (Student's t, false discovery rate).
     """
     if now.outcome != CULPRIT_FOUND:
         return []
@@ -247,16 +250,21 @@ def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
             before, after = pair[0].get(key), pair[1][key]  # type: ignore[index]
             if before and before > 0 and after > 0 and key[2] in METRICS:
                 ratios_by_key.setdefault(key, []).append(math.log(after / before))
+    measured = [(key, ratios) for key, ratios in ratios_by_key.items() if len(ratios) >= _FEWEST]
     rows: List[Dict[str, Any]] = []
-    for key, ratios in ratios_by_key.items():
-        if len(ratios) < 3:
-            continue
-        error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
-        middle = float(np.mean(ratios))
-        if abs(middle) > max(3 * error, 0.02):
+    for (key, ratios), p in zip(measured, false_discovery([_p_of_no_change(ratios) for _, ratios in measured])):
+        middle, error = float(np.mean(ratios)), float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+        if p < ALPHA and abs(middle) > _LEAST_CHANGE:
             rows.append({"name": ".".join(key), "change": middle, "error": 2 * error, "n": len(ratios)})
     rows.sort(key=lambda row: -abs(row["change"]) / max(row["error"], 1e-3))
     return rows[:_MOST_ROWS]
+
+
+def _p_of_no_change(ratios: Sequence[float]) -> float:
+    """Return Student's p of log ratios whose true mean is 0; 0 for a change that does not scatter."""
+    error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+    p = student_shift(float(np.mean(ratios)), error, len(ratios) - 1, ALPHA, "").p
+    return 0.0 if p is None else p
 
 
 def step(session: BisectSession, sha: str) -> Optional[bool]:
