@@ -351,7 +351,7 @@ def _ordered(
 
 def unequal() -> None:
     """Better or worse where one side has more runs: nothing changed, and a change of 5 %."""
-    sizes = ((10, 3), (10, 5), (30, 5), (20, 10))
+    sizes = ((10, 3), (10, 5), (30, 5), (20, 10), (14, 10), (29, 20), (30, 30))
     lines = [
         [name, *(part(_unequal(each, both, change, wild), ALARMS, 5 * SINGLE) for each in sizes)]
         for name, both, change, wild in (
