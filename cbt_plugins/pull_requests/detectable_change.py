@@ -45,6 +45,8 @@ def detectable_lines(
         for share in _SCATTERS:
             text = found_text(_METRIC, Scatter(share, _SURE), rows, schedule)
             yield f"with a block scatter of {percent(share)}: {text}"
+        limit = percent(schedule.margin_of(_METRIC))
+        yield f"a change below {limit} may be surely within the limit first: then less scatter finds less"
 
 
 def found_text(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> str:

@@ -384,7 +384,8 @@ def test_too_little_time_is_refused_beforehand(world: World, capsys: pytest.Capt
     assert world.run("a", "b", "--within", "10m") == 2
     assert "fewer than 4 blocks of 4 cycles fit into 10 min" in capsys.readouterr().err
     assert world.run("a", "b", "--within", "8h", "--plan") == 0
-    assert "a change of" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "a change of" in printed and "first: then less scatter finds less" in printed
 
 
 def test_a_text_that_is_no_name_is_refused(world: World) -> None:
