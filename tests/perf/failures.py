@@ -57,9 +57,9 @@ MORE: Dict[str, Any] = {
     "read errors": {"kind": "read_errors", "osd_number": 1, "options": {"share": "20%"}},
 }
 #: what is judged: (operation, metric) -> the limit of a gate
-LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ratio"): "50%"}
-#: what is only recorded, and shown beside the limits; older files of scores lack it
-RECORDED = (*LIMITS, ("total", "p99_ms"))
+LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ms"): "50%"}
+#: what is recorded, and shown; the oldest file of scores lacks the p99 in ms
+RECORDED = (*LIMITS, ("total", "p99_ratio"))
 #: the limits that the pages of the scorecard advertise
 ADVERTISED = {("total", "bad_s"): "20%", ("total", "longest_gap_s"): "+1s"}
 #: a change of the p99 that a gate should find
@@ -211,8 +211,7 @@ def pair_differences(labs: Sequence[Sequence[Score]], failure: str, metric: str)
 
 def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
     """Return for each failure the number of pairs and how its numbers scatter."""
-    has_p99 = any(score.metric == "p99_ms" for made in labs for score in made)
-    shown_metrics = [metric for _, metric in (RECORDED if has_p99 else LIMITS)]
+    shown_metrics = [metric for _, metric in RECORDED]
     heads = {"bad_s": "bad s", "longest_gap_s": "longest gap s", "p99_ratio": "p99 ratio", "p99_ms": "p99, ms"}
     names = [*map(heads.__getitem__, shown_metrics), f"{DOUBLED}x p99, alone", "of 30 limits"]
     lines = [f"{'failure':14}{'pairs':>7}" + "".join(f"{name:>16}" for name in names)]
@@ -229,8 +228,8 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
             scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
             shown = f"{scatter:.2f} s" if METRICS[metric].additive else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
-            if not METRICS[metric].additive:  # the last of them: in ms, if it was recorded
-                needed = [str(repetitions(scatter, DOUBLED, LIMITS["total", "p99_ratio"], rows)) for rows in (1, 30)]
+            if metric == "p99_ms":
+                needed = [str(repetitions(scatter, DOUBLED, LIMITS["total", metric], rows)) for rows in (1, 30)]
         texts = [text for _, text in cells] + needed
         lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>16}" for text in texts))
     lines += [
