@@ -107,7 +107,9 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
         if not summary["usable"] and run_state(summary) != "going on":
             status = UNUSABLE
         try:
-            _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
+            # all iterations of a configuration have the same path.name
+            prefix = f"{path.resolve().parent.name}-{path.name}-" if len(runs) > 1 else ""
+            _write(summary, network, path, args, prefix)
         except OSError as e:
             raise _cannot_write(e, path) from e
         except Unreadable as e:

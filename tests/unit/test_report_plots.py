@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple
 
 import archive_builder as made
 import pytest
-from archive_builder import swept
+from archive_builder import Cluster, Load, archive, swept
 from page_archive import add_failure, add_resources, without_windows
 
 pytest.importorskip("matplotlib")
@@ -92,7 +92,15 @@ def test_plots_by_name_are_all_that_is_written(tmp_path: Path) -> None:
     before = sorted((tmp_path / "a").rglob("*"))
     assert main(["report", str(tmp_path / "a"), "--plots", str(tmp_path / "f")]) == 0
     assert sorted((tmp_path / "a").rglob("*")) == before
-    assert {path.name for path in (tmp_path / "f").glob("*.svg")} >= {"id-00000002-throughput.svg", "sweep-1-load.svg"}
+    plots = {path.name for path in (tmp_path / "f").glob("*.svg")}
+    assert plots >= {"00000000-id-00000002-throughput.svg", "sweep-1-load.svg"}
+
+
+def test_each_iteration_of_a_configuration_has_plots_of_its_own(tmp_path: Path) -> None:
+    archive(tmp_path / "a", Load(seconds=12), Cluster(), runs=2)
+    assert main(["report", str(tmp_path / "a"), "--plots", str(tmp_path / "f")]) == 0
+    plots = [path.name for path in sorted((tmp_path / "f").glob("*-throughput.svg"))]
+    assert plots == [f"0000000{iteration}-id-1a2b3c4d-throughput.svg" for iteration in range(2)]
 
 
 def test_without_matplotlib_it_says_what_to_install(
