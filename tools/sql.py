@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools sql --list",
         'cbt-tools sql archive "SELECT * FROM warnings" -o warnings.csv',
     )
-    explain(parser, examples, {UNUSABLE: ""})
+    explain(parser, examples, {UNUSABLE: "a run is incomplete, changed or damaged; the result has all other data"})
     parser.add_argument(
         "archive", type=Path, nargs="?", help="an archive, a run's id-... directory, or a result of another program"
     )

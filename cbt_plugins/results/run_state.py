@@ -16,7 +16,8 @@ def run_state(summary: Mapping[str, Any]) -> str:
 
     Only the numbers of a complete run are usable. An invalid run came to its end, and a warning of severity "invalid"
     says why its numbers are not what was to be measured. report, compare and sql show such runs, marked as such; gate,
-    history, export and CBT's compare.py take no numbers of them (`why_unusable`). All end with status 4, but for sql.
+    history, export and CBT's compare.py take no numbers of them (`why_unusable`). All end with status 4, but for sql of
+    invalid runs.
     """
     if summary["usable"]:
         return "complete"

@@ -15,6 +15,7 @@ import archive_builder as made
 import pytest
 import sql_archive
 
+from cbt_plugins.checksums import end_run
 from cbt_plugins.results.sql import aggregate_tables, summary_tables, table_type
 from cbt_plugins.results.sql.database import RUN, listed
 from cbt_plugins.results.summary_file import summarize
@@ -319,6 +320,51 @@ def test_what_is_no_result_has_no_empty_tables(tmp_path: Path, capsys: pytest.Ca
         for table in ("phases", "seconds", "nodes", "runs"):
             assert main(["sql", str(tmp_path / name), f"SELECT count(*) FROM {table}"]) == 4
             assert text in capsys.readouterr().err
+
+
+def _two_runs(archive: Path) -> List[Path]:
+    """An archive of two runs that ended, and have no aggregates."""
+    runs = sorted(made.archive(archive, made.Load(seconds=12), made.Cluster(), runs=2).glob("results/*/id-*"))
+    for run in runs:
+        facts = json.loads((run / "complete").read_text())
+        (run / "complete").unlink()
+        end_run(run, facts)
+    return runs
+
+
+#: a question to a table of the summary, of the aggregates and of the rows
+RUNS_OF_GET = [f"SELECT DISTINCT run FROM {table} WHERE op = 'GET' ORDER BY run" for table in ("ops", "counts", "rows")]
+
+
+@pytest.mark.parametrize("query", RUNS_OF_GET)
+def test_a_changed_file_of_rows_is_named_and_not_read(
+    tmp_path: Path, query: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = _two_runs(tmp_path)
+    (rows,) = bad.glob("phases/*/rows/*get*")
+    rows.write_bytes(rows.read_bytes()[:-20])
+    assert main(["sql", str(tmp_path), query, "--format", "csv"]) == 4
+    said = capsys.readouterr()
+    assert said.out == f"run\n00000001/{good.name}\n"
+    (line,) = said.err.splitlines()
+    assert str(bad) in line and "changed since the run ended" in line and rows.name in line
+
+
+@pytest.mark.parametrize("query", [*RUNS_OF_GET, "SELECT count(*) FROM events"])
+def test_an_incomplete_run_is_named(tmp_path: Path, query: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run, _ = _two_runs(tmp_path)
+    assert main(["sql", str(tmp_path), query]) == 0
+    (run / "complete").unlink()
+    capsys.readouterr()
+    assert main(["sql", str(tmp_path), query]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"Error: {run}: the run was interrupted, or is still running"
+
+
+def test_of_two_queries_none_is_left_out(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", str(archive), "SELECT 1; SELECT 2"]) == 2
+    assert capsys.readouterr().err.startswith("Error: 2 queries")
+    assert main(["sql", str(archive), "CREATE TABLE mine AS SELECT 7 AS n; SELECT n FROM mine"]) == 0
 
 
 def test_without_duckdb_it_says_what_to_install(

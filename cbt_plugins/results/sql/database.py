@@ -12,8 +12,10 @@ import duckdb
 import numpy as np
 
 from cbt_plugins.archive_files import is_own
-from cbt_plugins.results.archive import find_runs
+from cbt_plugins.checksums import ADDED, check_sums
+from cbt_plugins.results.archive import find_runs, is_going_on
 from cbt_plugins.results.result_file import Unreadable, reading
+from cbt_plugins.results.run_state import why_unusable
 from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
@@ -45,7 +47,9 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
     files_of_jobs: List[Tuple[str, ...]] = []
     offsets: List[float] = []
     for run in runs:
-        for phase in phases(run.path) if run.ours else ():
+        run_phases = phases(run.path) if run.ours else ()
+        check_sums(run.path, rows=True)  # is_own() then refuses a changed file
+        for phase in run_phases:
             for job in phase.jobs:
                 if job.rows is not None and is_own(job.rows):
                     files_of_jobs.append((str(job.rows), run.name, phase.name, job.driver, job.id, job.node))
@@ -108,7 +112,8 @@ def _ours(path: Path) -> bool:
 def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str]] = None) -> Any:
     """Return a connection with the tables that the text `wanted` names. Raises Unreadable, duckdb.Error.
 
-    `unreadable` gets a sentence about each unreadable run, which is left out; without it Unreadable is raised.
+    `unreadable` gets a sentence about each unreadable run, which is left out, and about each run that has no end or
+    changed files; without it Unreadable is raised.
     """
     left_out: List[str] = []
     con = duckdb.connect(":memory:")
@@ -121,7 +126,7 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
             few = table.sums and not _means_all(con, wanted, table.name)
             needed_columns = [column for column in (RUN, *table.columns) if not few or column.name in words]
             tables.append((table, needed_columns or [RUN]))
-    create_tables(con, tables, runs, left_out)
+    create_tables(con, tables, runs, left_out, ROWS.name in words)
     if left_out and unreadable is None:
         raise Unreadable(left_out[0])
     if unreadable is not None:
@@ -177,19 +182,41 @@ def quoted(text: str) -> str:
 
 
 def create_tables(
-    con: Any, tables: Sequence[Tuple[Table, Sequence[Column]]], runs: Sequence[TableRun], left_out: List[str]
+    con: Any,
+    tables: Sequence[Tuple[Table, Sequence[Column]]],
+    runs: Sequence[TableRun],
+    left_out: List[str],
+    rows: bool = False,
 ) -> None:
     """Make tables with only the needed columns, because histograms of days are large.
 
-    `left_out` gets a sentence about each unreadable run.
+    `left_out` gets a sentence about each run that is unreadable, has no end or changed files; with `rows`, rows too.
     """
     for table, columns in tables:
         fields = ", ".join(f"{_name(column)} {column.type}" for column in columns)
         con.execute(f"CREATE TABLE {table.name} ({fields})")
     for run in runs:  # all tables of a run: no summary of an earlier run is in memory
+        before = len(left_out)
         for table, columns in tables:
             _fill(con, table, columns, run, left_out)
+        if len(left_out) == before and (tables or rows) and run.ours:
+            left_out += _doubts(run, rows)
         summary_tables.summary.cache_clear()
+
+
+def _doubts(run: TableRun, rows: bool) -> Iterator[str]:
+    """Yield the reason why numbers of a run are missing: it has no end, or its files were changed."""
+    try:
+        with reading(run.path):
+            rows = rows or any(job.aggregates is None for phase in phases(run.path) for job in phase.jobs)
+            changed = check_sums(run.path, rows).changed
+            why = None if is_going_on(run.path) else why_unusable(run.path, {"usable": True})
+    except Unreadable as e:
+        yield str(e)
+        return
+    reasons = [why] if why else [f"{text}: {name}" for name, text in changed.items() if text != ADDED]
+    if reasons:
+        yield f"{run.path}: {'; '.join(reasons)}"
 
 
 def _fill(con: Any, table: Table, columns: Sequence[Column], run: TableRun, left_out: List[str]) -> None:
@@ -244,6 +271,9 @@ def run_query(con: Any, query: str) -> Tuple[List[str], List[Tuple[Any, ...]]]:
         kind = statement.type.name
         if kind not in _ALLOWED:
             raise QueryRefused(f"statement {kind.replace('_', ' ')} refused: an archive can only be queried")
+    queries = sum(statement.type.name == "SELECT" for statement in statements)
+    if queries > 1:
+        raise QueryRefused(f"{queries} queries, and only the result of one can be shown: give one query")
     names: List[str] = []
     lines: List[Tuple[Any, ...]] = []
     for statement in statements:
