@@ -55,11 +55,12 @@ class _Heartbeats:
     tail: LineTail
     meter: RateMeter = field(default_factory=RateMeter)
     errors: Dict[str, int] = field(default_factory=dict)  # of each job
+    newest: float = 0.0  # epoch seconds of the newest heartbeat
     _heard: Dict[str, float] = field(default_factory=dict)  # of each job: time.monotonic()
 
     def read(self) -> int:
         """Take the new heartbeats; return how many there were."""
-        at = time.monotonic() if self._heard else _written(self.tail.path)
+        late = not self._heard
         number, newest = 0, 0.0
         latest: Dict[str, float] = {}  # of each job: the time of its newest heartbeat
         for beats in self.tail.read_pieces():
@@ -67,6 +68,8 @@ class _Heartbeats:
                 if _is_time(beat.get("t")) and isinstance(beat.get("jobs"), dict):
                     number, newest = number + 1, max(newest, beat["t"])
                     latest.update(self._take(beat))
+        self.newest = max(self.newest, newest)
+        at = _written(self.tail.path, newest) if late else time.monotonic()
         self._heard.update((job, at - (newest - t)) for job, t in latest.items())
         return number
 
@@ -87,10 +90,11 @@ class _Heartbeats:
         return None if oldest < time.monotonic() - _FRESH else self.meter.rate()
 
 
-def _written(path: Path) -> float:
-    """Return when a file was written last, of time.monotonic()."""
+def _written(path: Path, newest: float) -> float:
+    """Return when the newest line of a file came, of time.monotonic(): a copy of a file has a later time than its line.
+    """
     try:
-        return time.monotonic() - max(0.0, time.time() - path.stat().st_mtime)
+        return time.monotonic() - max(0.0, time.time() - min(newest, path.stat().st_mtime))
     except OSError:
         return time.monotonic()
 
@@ -171,13 +175,16 @@ class LiveRun:
         self.sparing = Sparing()
 
     def silence(self) -> float:
-        """Return for how many seconds the files of the run have not changed."""
+        """Return for how many seconds no line has come: the files have not changed, or are a copy, which is newer."""
         times = [0.0]
         beats = self.path.glob(f"phases/*{RUNNING}/{HEARTBEATS}")
         for file in (self.path / "events.jsonl", *beats, *files_of(self.path)):
             with suppress(OSError):
                 times.append(file.stat().st_mtime)
-        return max(0.0, time.time() - max(times))
+        lines = [*map(_time, self.events), *(sample.t for sample in self._samples.samples[-1:])]
+        lines += [self._load.newest] if self._load else []
+        newest = max(lines, default=0.0) or max(times)  # there may be no line with a time
+        return max(0.0, time.time() - min(newest, max(times)))
 
     def moment(self) -> Dict[str, Any]:
         """Read what is new, and return the run as it is now, in the form of docs/LIVE.md. Raises Unreadable, OSError.
@@ -271,10 +278,11 @@ class LiveRun:
             self._files[path] = LineTail(path), SampleReader(self._samples)
         new, now = 0, time.monotonic()
         for path, (tail, reader) in self._files.items():
-            at = _written(path) if late else now
             for lines in tail.read_pieces():
                 reader.add(lines)
                 new += len(lines)
+                samples = self._samples.samples
+                at = _written(path, samples[-1].t if samples else math.inf) if late else now
                 self._sampled = max(self._sampled, at)
         # the clock of the node that samples is not corrected here: later on, a turn is when its line came
         samples, arrival = self._samples.samples, time.time()

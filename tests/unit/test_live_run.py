@@ -223,6 +223,18 @@ def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
     assert "going-on" in codes and not codes & {"incomplete", "missing-phase", "resources-gap"}
 
 
+def test_a_copy_of_a_dead_run_is_gone(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cp -r` gives new times to the files; the lines say when they came."""
+    copied = COPIED + 500_000
+    monkeypatch.setattr("time.time", lambda: copied)
+    for path in half.rglob("*"):
+        os.utime(path, (copied, copied))
+    moment = LiveRun(half).moment()
+    assert moment["state"] == GONE and moment["obj_per_s"] is None and moment["pgs_not_clean"] is None
+    assert moment["silent_s"] == pytest.approx(500_000, abs=2)
+    assert moment["elapsed_s"] == pytest.approx(COPIED - 1795614172, abs=2)
+
+
 def test_a_phase_that_is_repeated_starts_anew(held: Path) -> None:
     assert LiveRun(held).moment()["doing"] == "running"
     (held / "phases" / "04-one-down.running").rename(held / "phases" / "04-one-down.partial-1")
