@@ -60,7 +60,8 @@ def add_renamed(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> No
 
 
 def format_of(args: argparse.Namespace) -> str:
-    """Return the format of --format, else of the suffix of -o, else the first format of the verb."""
+    """Return the format of --format, else of the suffix of -o, else the first format of the verb. Raises CommandError.
+    """
     if args.format is None and is_file(args):
         suffix = Path(args.output).suffix[1:]
         name = _SUFFIXES.get(suffix, suffix)
@@ -68,6 +69,9 @@ def format_of(args: argparse.Namespace) -> str:
             return name
         if name in FORMATS:
             raise CommandError(f"-o {args.output}: no such format: {name}: the formats are {', '.join(args.formats)}")
+        if suffix:
+            names = ", ".join(f".{name}" for name in args.formats)
+            raise CommandError(f"-o {args.output}: no format has the suffix .{suffix}: use {names}, or --format")
     return args.format or args.formats[0]
 
 
@@ -130,7 +134,11 @@ def print_results(args: argparse.Namespace, contents: Mapping[str, Callable[[], 
 
 
 def remove_earlier(args: argparse.Namespace) -> None:
-    """Remove the file of -o, which an earlier command wrote: nobody shall take it for the result of this one."""
+    """Remove the file of -o, which an earlier command wrote: nobody shall take it for the result of this one.
+
+    Raises CommandError, before the work, for a name that `format_of` refuses.
+    """
+    format_of(args)
     if is_file(args) and is_replaced(Path(args.output)):
         Path(args.output).unlink(missing_ok=True)
 

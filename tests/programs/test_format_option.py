@@ -123,6 +123,20 @@ def test_a_form_that_is_not_there_names_those_that_are(
         assert "no such format: md" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", FORMS)
+def test_an_unknown_suffix_names_those_that_are_known(
+    verb: str, words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out.xlsx"
+    assert main([verb, *words[verb], "-o", str(file)]) == 2
+    suffixes = ", ".join(f".{name}" for name in FORMS[verb])
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: -o {file}: no format has the suffix .xlsx: use {suffixes}")
+    assert not file.exists()
+    main([verb, *words[verb], "-o", str(file), "--format", FORMS[verb][0]])
+    assert file.exists()
+
+
 OLD = [
     ("report", "--json", "--format json -o FILE"),
     ("report", "--html", "--format html -o FILE"),
