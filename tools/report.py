@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         except Unreadable as e:
             try:
-                return _imported(args.archive, printer)
+                return _imported(args.archive, args, printer)
             except NothingKnown:
                 if args.archive.is_file():
                     raise
@@ -88,7 +88,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
     for path in runs:
         if not (path / "plan.json").exists() and not (path / "phases").is_dir():
             try:  # CBT's own benchmarks leave such directories, too
-                status = max(status, _imported(path, printer))
+                status = max(status, _imported(path, args, printer))
                 continue
             except NothingKnown:
                 pass
@@ -244,7 +244,7 @@ def _no_page(name: str, error: ImportError) -> None:
     warn(f"{name} not written: {missing(error)}")
 
 
-def _imported(path: Path, printer: Printer) -> int:
+def _imported(path: Path, args: argparse.Namespace, printer: Printer) -> int:
     """Print the results of another program; return the exit status. Raises Unreadable when there are none."""
     from cbt_plugins.report import result_text
     from cbt_plugins.results.record_reader import read_imported
@@ -255,6 +255,9 @@ def _imported(path: Path, printer: Printer) -> int:
             f"{path}: no format {printer.format} for results of other programs: the formats are text, "
             f"csv, md"
         )
+    for option, value in (("--plots", args.plots), ("--nic", args.nic)):
+        if value:
+            warn(f"{path}: {option} has no effect on results of other programs")
     lines = [result_text.MEASURED, *result_text.imported_measured(records)]
     printer.show(lines if printer.content == CSV else result_text.imported_blocks(records))
     return OK if all(record.usable for record in records) else UNUSABLE

@@ -216,6 +216,18 @@ def test_imported_tables_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert line["usable"] == "False" and line["warnings"]
 
 
+@pytest.mark.parametrize(("option", "value"), [("--plots", "plots"), ("--nic", "25Gbit")])
+def test_an_option_that_imported_results_do_not_have_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hsbench = next((made.DATA / "imported" / "hsbench").glob("*.json"))
+    assert main(["report", str(hsbench), option, value]) == 0
+    error = capsys.readouterr().err
+    assert error == f"Warning: {hsbench}: {option} has no effect on results of other programs\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_such_path_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path / "none")]) == 2
     assert "no such file or directory" in capsys.readouterr().err
