@@ -129,6 +129,9 @@ def pgs(args: argparse.Namespace) -> Answer:
     wanted = [*(pools.rgw_pools(args.data) if args.data else []), *map(_pool, args.pool)]
     if not wanted:
         raise ValueError("no pools: give --data 4+2 for the pools of an RGW, or --pool NAME=PERCENT/REDUNDANCY")
+    for pool in wanted:
+        if pool.kept.size > args.osds:
+            raise ValueError(f"{pool.name}: {pool.kept}: needs {pool.kept.size} OSDs, there are {args.osds}")
     table = pools.table(wanted, args.osds, args.target)
     members = pools.members_per_osd([(number, pool.kept.size) for pool, number in table], args.osds)
     total = sum(pool.percent for pool in wanted)

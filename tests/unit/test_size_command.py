@@ -205,6 +205,8 @@ def test_scaling_and_odds(capsys: pytest.CaptureFixture[str]) -> None:
         ("capacity --df /nowhere/df.json", "No such file"),
         ("pgs --osds 10", "no pools: give"),
         ("pgs --osds 0 --data 3", "'0' is not a whole number of 1 or more"),
+        ("pgs --osds 3 --data 8+3", "default.rgw.buckets.data: EC 8+3: needs 11 OSDs, there are 3"),
+        ("pgs --osds 2 --pool x=5/3", "needs 3 OSDs, there are 2"),
         ("pgs --osds 10 --pool x", "write NAME=PERCENT/REDUNDANCY"),
         ("pgs --osds 10 --pool x=5/many", "'many' is not a pool"),
         ("network --nodes 3 --nic 25Gbit --pool 4+2", "EC 4+2: needs 6 nodes, there are 3"),
