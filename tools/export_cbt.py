@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.exit_status import OK, UNUSABLE
+from cbt_plugins.exit_status import OK, UNUSABLE, USAGE
 from cbt_plugins.journal import read_text
 
 from .command import CommandError, warn
@@ -80,8 +80,11 @@ def write_curves(archive: Path, phase: str) -> int:
         _print_files(results / visualisation.FOLDER / curve.name, files)
     _print_left(archived_curves)
     if not curves:
-        names = ", ".join(_phases(archive)) or "none"
-        raise CommandError(f"{archive}: no phase {phase} with reads or writes; the phases are {names}", UNUSABLE)
+        phases = _phases(archive)
+        text = f"no phase {phase} with reads or writes; the phases are {', '.join(phases) or 'none'}"
+        # a run that is left out may have the phase
+        status = UNUSABLE if phase in phases or archived_curves.broken else USAGE
+        raise CommandError(f"{archive}: {text}", status)
     _print_commands({archive.resolve(): {path.name for path in files}})
     return UNUSABLE if archived_curves.broken else OK
 
