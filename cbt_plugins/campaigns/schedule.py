@@ -248,6 +248,8 @@ def stored(folder: Path) -> Optional[Mapping[str, Any]]:
         data = read_json(folder / STATE)
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise CampaignError(f"{folder}: not a folder: give the folder of `campaign run`") from None
     except (OSError, ValueError) as e:
         raise CampaignError(f"{folder / STATE} cannot be read: {e}") from e
     of_this_version = isinstance(data, dict) and data.get("version") == VERSION and data.get("rules", 1) in RULES

@@ -22,6 +22,7 @@ from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.pull_requests.detectable_change import detectable_lines
 from cbt_plugins.pull_requests.verdict import pull_request_verdict
 from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.tools.__main__ import main
 
 BAD = ("node down", "total", "bad_s")
 
@@ -236,3 +237,11 @@ def test_the_trials_have_the_fault_file_that_the_campaign_began_with(tmp_path: P
     assert schedule_in(folder, load_file(file)).arms == its.arms
     schedule_of(load_file(file), folder).begin()
     assert str(faults) not in path.read_text()
+
+
+def test_the_status_of_a_file_names_the_folder_that_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.yaml").write_text("{}")
+    assert main(["campaign", "status", str(tmp_path / "my.yaml")]) == 2
+    assert capsys.readouterr().err == f"Error: {tmp_path}/my.yaml: not a folder: give the folder of `campaign run`\n"
