@@ -99,8 +99,10 @@ def test_processes_without_a_clock_are_added_with_a_warning(tmp_path: Path) -> N
 def test_what_is_cut_off_is_refused(tmp_path: Path) -> None:
     text = (DATA / "write.txt").read_text()
     (tmp_path / "x").write_text(text[: text.index("Total time run")])
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unreadable) as refused:
         read_imported(tmp_path / "x")
+    why = "no result of rados bench: total_time_run is missing: it did not come to its end"
+    assert str(refused.value) == f"{tmp_path / 'x'}: {why}"
 
 
 def test_the_words_of_hammer() -> None:

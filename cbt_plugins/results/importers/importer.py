@@ -102,7 +102,10 @@ class ClientImporter(Importer):
                 why = str(e).removeprefix(f"{path}: ")
                 warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(results.folder)}: {why}"))
         if not parsed:
-            raise Unreadable(f"{results.source}: {warnings[0].text}")
+            text = warnings[0].text
+            if not results.source.is_dir():
+                text = text.removeprefix(f"{results.source.name}: ")
+            raise Unreadable(f"{results.source}: {text}")
         seen = {host for host in results.hosts if any(_is_of(host, path, results.folder) for path in files)}
         missing = sorted(set(results.hosts) - seen) if seen else []
         if missing:

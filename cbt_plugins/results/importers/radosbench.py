@@ -64,7 +64,9 @@ def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
         seconds = float(totals["total_time_run"])
         requests = int(totals["total_writes_made" if writes else "total_reads_made"])
         size = int(totals.get("write_size") or totals.get("read_size") or totals["object_size"])
-    except (KeyError, ValueError) as e:
+    except KeyError as e:
+        raise Unreadable(f"no result of rados bench: {e.args[0]} is missing: it did not come to its end") from e
+    except ValueError as e:
         raise Unreadable(f"no result of rados bench: {e}") from e
     parsed.config["load.op_size"] = size
     if about:
