@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
@@ -64,13 +65,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     manifest.add_argument("file", help="YAML file with `transport: kubectl`")
     image = "image of the clients, with sh and Python 3 (default: %(default)s)"
     manifest.add_argument("--image", default=_IMAGE, help=image)
-    manifest.add_argument("--cpu", default="2", help="CPU request and limit of a client (default: %(default)s)")
-    manifest.add_argument("--memory", default="2Gi", help="memory request and limit of a client (default: %(default)s)")
+    cpu = "CPU request and limit of a client (default: %(default)s)"
+    manifest.add_argument("--cpu", type=_cpu, default="2", help=cpu)
+    memory = "memory request and limit of a client, such as 4GiB (default: %(default)s)"
+    manifest.add_argument("--memory", type=_memory, default="2Gi", help=memory)
     selector = "label of the Kubernetes nodes for clients; may be repeated"
     manifest.add_argument("--node-selector", metavar="KEY=VALUE", action="append", default=[], help=selector)
     restricted = "pods that the Pod Security level `restricted` allows: no root, no volume"
     manifest.add_argument("--restricted", action="store_true", help=restricted)
     manifest.add_argument("--away-from-osds", action="store_true", help="no client on a node with an OSD of Rook")
+
+
+def _cpu(text: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+)?([eE]\d+)?|\d+m", text) or not float(text.rstrip("m")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of CPUs: write 8, 0.5 or 500m")
+    return text
+
+
+def _memory(text: str) -> str:
+    """Return a size as Kubernetes writes it: 4Gi for 4GiB, 4G for 4GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:([eE]\d+)|([KMGTPE]i)B?|([kKMGTPE])B?|B)?", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 4GiB (4Gi of Kubernetes) or 4GB (4G)")
+    number, exponent, binary, decimal = match.groups()
+    return number + (exponent or binary or (decimal or "").replace("K", "k"))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -90,6 +90,34 @@ def manifest(folder: Path, capsys: pytest.CaptureFixture[str], *options: str, te
     return list(yaml.safe_load_all(capsys.readouterr().out))
 
 
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [("4GB", "4G"), ("4GiB", "4Gi"), ("1.5Gi", "1.5Gi"), ("64KB", "64k"), ("4e9", "4e9"), ("1000", "1000")],
+)
+def test_sizes_are_written_as_kubernetes_reads_them(
+    tmp_path: Path, given: str, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = manifest(tmp_path, capsys, "--memory", given, "--cpu", "500m")[0]["spec"]["template"]["spec"]
+    limits = {"cpu": "500m", "memory": written}
+    assert [part["resources"]["limits"] for part in pod["initContainers"] + pod["containers"]] == [limits, limits]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--memory", "4 GB"), ("--memory", "x"), ("--memory", "400m"), ("--memory", "0"), ("--memory", "4gb"),
+     ("--cpu", "x"), ("--cpu", "0"), ("--cpu", "2GB"), ("--cpu", "-1")],
+)  # fmt: skip
+def test_what_kubernetes_would_refuse_is_refused(
+    tmp_path: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.yaml").write_text(FILE)
+    with pytest.raises(SystemExit) as ended:
+        main(["kubernetes", "manifest", str(tmp_path / "my.yaml"), f"{option}={value}"])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == "" and f"{value!r} is not a " in said.err
+
+
 def kubectl(api: KubeApi, folder: Path, *words: str, given: str = "") -> str:
     line = ["kubectl", "--kubeconfig", str(api.kubeconfig(folder)), *words]
     done = subprocess.run(line, input=given, capture_output=True, text=True, timeout=120)
