@@ -10,6 +10,8 @@ import pytest
 from doc_examples import files_in
 
 from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.plan_preview import warnings
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.tools.__main__ import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +41,11 @@ def test_the_file_of_each_kind_of_cluster_is_a_good_one(tmp_path: Path, monkeypa
     for title, text in files.items():
         file = tmp_path / "my.yaml"
         file.write_text(text)
-        assert load_file(file).runs, title
+        config = load_file(file)
+        assert config.runs, title
+        clients = nodes_of(config.cluster, "clients")
+        said = [text for run in config.runs for text in warnings(run.plan, clients)]
+        assert not [text for text in said if "no driver runs on" in text], title
 
 
 def test_its_links_lead_somewhere() -> None:
