@@ -104,6 +104,15 @@ def test_what_is_left_behind_is_named(tmp_path: Path, old: str, new: str, note: 
     assert (notes == usual) if note is None else note in notes and note not in usual and note in made
 
 
+def test_the_lines_to_edit_are_marked(tmp_path: Path) -> None:
+    made, _, _ = converted(tmp_path, WORKLOAD)
+    edited = [line.strip() for line in made.partition("benchmarks:")[2].splitlines() if "EDIT" in line]
+    marks = ["user: cbt  # EDIT: an existing RGW user", "workers: 40  # EDIT: divide by the clients"]
+    assert edited == marks
+    made, _, _ = converted(tmp_path, WORKLOAD.replace("endpoint=http://lb:5000;", ""))
+    assert "      urls: ['http://osd1:8080']  # EDIT: gateways\n" in made
+
+
 def test_what_cosbench_writes_for_all_works_is_silent(tmp_path: Path) -> None:
     """Its own copy of a workload names every default."""
     _, usual, _ = converted(tmp_path, WORKLOAD)

@@ -34,9 +34,17 @@ def phase_name(text: str) -> str:
 
 
 def file_text(
-    program: str, name: str, remarks: Sequence[str], section: Mapping[str, Any], cluster: Mapping[str, Any] = {}
+    program: str,
+    name: str,
+    remarks: Sequence[str],
+    section: Mapping[str, Any],
+    cluster: Mapping[str, Any] = {},
+    hints: Mapping[str, str] = {},
 ) -> str:
-    """Return the text of a file with a section `warp:`; `cluster` is what the workload says of the nodes."""
+    """Return the text of a file with a section `warp:`; `cluster` is what the workload says of the nodes.
+
+    `hints`: key of the section, or of its `s3:` -> what to edit there.
+    """
     head = f"Made by `cbt-tools import {program} {plain(name)}`. Edit what is marked EDIT, then: cbt-tools plan FILE"
     lines = [f"# {head}", "#", *(f"# {plain(remark)}." for remark in remarks), *(["#"] if remarks else []), "cluster:"]
     for key, value, hint in _CLUSTER:
@@ -46,6 +54,8 @@ def file_text(
     roles = [key for key, _, _ in _CLUSTER]
     lines += [f"  {key}: {_flow(value)}" for key, value in {**_FIXED, **cluster}.items() if key not in roles]
     body = yaml.safe_dump({"benchmarks": {"warp": dict(section)}}, sort_keys=False, width=200, default_flow_style=None)
+    for key, hint in hints.items():
+        body = re.sub(rf"^( {{4,6}}{key}: .*)", rf"\1  # EDIT: {hint}", body, count=1, flags=re.MULTILINE)
     return "\n".join([*lines, "", "monitoring_profiles:", "  resources: {}", "", body])
 
 

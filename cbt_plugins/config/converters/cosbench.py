@@ -37,6 +37,12 @@ _NAMES = ("cprefix", "csuffix", "oprefix", "osuffix")
 _SECRETS = ("accesskey", "secretkey", "username", "password", "token")
 _KEYS = (*_NAMES, *_SECRETS, "containers", "objects", "sizes", "hashCheck", "createContainer", "deleteContainer")
 _STORAGE_KEYS = (*_SECRETS, "endpoint", "timeout")
+#: keys that a note tells to edit -> text of the note, and what to edit there
+_HINTS = {
+    "urls": ("(EDIT s3.urls)", "gateways"),
+    "user": ("s3.user names an RGW user", "an existing RGW user"),
+    "workers": ("workers of all drivers together", "divide by the clients"),
+}
 #: values that COSBench takes where nothing is said
 _DEFAULTS = {"division": "none", "rampdown": "0", "afr": "200000", "chunked": "false", "content": "random"}
 _RANGE = re.compile(r"([cursh])\((.*)\)([KMGT]?B)?")
@@ -106,7 +112,8 @@ def convert(path: Path) -> Tuple[str, List[str]]:
     section = {**draft.section, "workers": draft.workers, "cycle": {"phases": draft.phases}}
     name = root.get("name")
     remarks = [*([f"The workload is called {name}"] if name else []), *(f"Not carried over: {n}" for n in draft.notes)]
-    return file_text("cosbench", path.name, remarks, section), draft.notes
+    hints = {key: hint for key, (note, hint) in _HINTS.items() if any(note in text for text in draft.notes)}
+    return file_text("cosbench", path.name, remarks, section, hints=hints), draft.notes
 
 
 def _read(path: Path) -> ET.Element:
