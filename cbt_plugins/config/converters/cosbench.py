@@ -45,6 +45,7 @@ _HINTS = {
 }
 #: values that COSBench takes where nothing is said
 _DEFAULTS = {"division": "none", "rampdown": "0", "afr": "200000", "chunked": "false", "content": "random"}
+_STORAGE_DEFAULTS = {"path_style_access": "true"}  # as here
 _RANGE = re.compile(r"([cursh])\((.*)\)([KMGT]?B)?")
 
 
@@ -291,8 +292,8 @@ def _storage(draft: _Draft, root: ET.Element) -> None:
         draft.note(f"the endpoint of storage {kind or 'unknown'} (EDIT s3.urls)")
     if kind not in ("s3", None):
         draft.note(f"storage {kind}: the load here is S3")
-    for key in config:
-        if key not in _STORAGE_KEYS:
+    for key, value in config.items():
+        if value and key not in _STORAGE_KEYS and value.lower() != _STORAGE_DEFAULTS.get(key):
             draft.note(f"{key} of the storage")
     if any(storage.attrib != storages[0].attrib for storage in storages):
         draft.note("storages of stages and works: all use the first")
