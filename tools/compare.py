@@ -230,13 +230,11 @@ def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
 def _one_side(path: Path) -> CommandError:
     """Return the error for a single path, with advice. Raises Unreadable if the path has no run."""
     from cbt_plugins.results.archive import find_runs
-    from cbt_plugins.results.result_file import NotThere, Unreadable
+    from cbt_plugins.results.result_file import NoRun
 
     try:
         runs = find_runs(path)
-    except NotThere:
-        raise
-    except Unreadable:
+    except NoRun:
         runs = []
     hint = f", or two of its {len(runs)} runs, such as {runs[0]} {runs[1]}" if len(runs) > 1 else ""
     return CommandError(f"{path} is only one side: give another archive to compare it with{hint}")

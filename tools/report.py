@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.result_file import NothingKnown, NotThere, Unreadable, reading
+from cbt_plugins.results.result_file import NoRun, NothingKnown, Unreadable, reading
 
 from .command import CommandError, explain, is_optional, missing, say, warn
 from .export_cbt import write_curves
@@ -59,9 +59,7 @@ def run(args: argparse.Namespace) -> int:
     with Printer(args) as printer:
         try:
             runs = sorted(find_runs(args.archive), key=_cut_short)
-        except NotThere:
-            raise
-        except Unreadable as e:
+        except NoRun as e:
             try:
                 return _imported(args.archive, args, printer)
             except NothingKnown:

@@ -22,7 +22,7 @@ from cbt_plugins.journal import (
 )
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results import engines_of_archives
-from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
+from cbt_plugins.results.result_file import NOT_ALLOWED, NoRun, NotThere, Unreadable
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ class ArchivedRun:
 def find_runs(path: Path) -> List[Path]:
     """Return the run directories of an archive, of its results/, of one iteration, or the one that `path` is.
 
-    Raises Unreadable when there is none, or a folder of the archive cannot be read; NotThere.
+    Raises NotThere; NoRun when there is none; Unreadable when a folder of the archive cannot be read.
     """
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():
-        raise Unreadable(f"{path}: no directory")
+        raise NoRun(f"{path}: no directory")
     confine(path)
     if path.name.startswith("id-") or (path / "phases").is_dir():
         return [path]
@@ -149,7 +149,7 @@ def find_runs(path: Path) -> List[Path]:
         runs = [Path(run) for place in places for run in _folders_in(place, "id-")]
         if runs:
             return runs
-    raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
+    raise NoRun(f"{path}: no run in it (looked for results/*/id-*)")
 
 
 def _places_of_runs(path: Path) -> Iterator[List[str]]:

@@ -23,7 +23,7 @@ from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.journal import MOST, lines_of, write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.record_reader import records_of
-from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.result_file import NoRun, Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
 from cbt_plugins.results.summary_file import FILE as SUMMARY
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
@@ -195,9 +195,7 @@ def _runs_of(archive: Path) -> List[Path]:
     """Return the runs of an archive; what is none is one itself: the result of another program."""
     try:
         return find_runs(archive)
-    except Unreadable:
-        if not archive.exists():
-            raise
+    except NoRun:
         return [archive]
 
 

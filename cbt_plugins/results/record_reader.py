@@ -27,7 +27,15 @@ from cbt_plugins.results.nodes.node_samples import FOLDER
 from cbt_plugins.results.nodes.phase_usage import Unseen
 from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, resource_warnings
 from cbt_plugins.results.nodes.usage import Networks, roles_at
-from cbt_plugins.results.result_file import NothingKnown, NotThere, PackedFile, Unreadable, reading, unpacked_name
+from cbt_plugins.results.result_file import (
+    NoRun,
+    NothingKnown,
+    NotThere,
+    PackedFile,
+    Unreadable,
+    reading,
+    unpacked_name,
+)
 from cbt_plugins.results.run_record import (
     STATE,
     UNREADABLE,
@@ -63,7 +71,7 @@ def each_record(path: Path) -> Iterator[RunRecord]:
         return
     try:
         runs = find_runs(path)
-    except Unreadable as e:
+    except NoRun as e:
         try:
             yield from read_imported(path)
         except NothingKnown:
@@ -162,7 +170,7 @@ def _imported(path: Path) -> List[RunRecord]:
             return importer_of_kind[kind].read(ResultFiles(path, path.name, (path,)))
     try:
         runs = find_runs(path)
-    except Unreadable:
+    except NoRun:
         return _of_directory(path)
     records: List[RunRecord] = []
     errors: List[Unreadable] = []

@@ -41,6 +41,10 @@ class NothingKnown(Unreadable):
     """A path that is no result of a known program, or a folder without one."""
 
 
+class NoRun(Unreadable):
+    """A path without a run of an archive: it may have results of another program."""
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn every error that reading what is below `path` raises into Unreadable.

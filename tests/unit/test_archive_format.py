@@ -96,6 +96,18 @@ def test_a_folder_that_cannot_be_read_is_no_run_less(
         find_runs(tmp_path)
 
 
+@pytest.mark.parametrize("verb", ["report", "compare", "gate", "history", "sql"])
+def test_rows_are_not_imported_where_a_folder_of_an_archive_cannot_be_read(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unread = made.small(tmp_path).parent.with_name("00000001")
+    unread.mkdir()
+    monkeypatch.setattr(os, "scandir", partial(_forbid, os.scandir, str(unread)))
+    more = {"sql": ["SELECT * FROM ops"], "compare": [str(tmp_path)], "gate": [str(tmp_path), "--limit", "p99_ms=5%"]}
+    assert main([verb, str(tmp_path), *more.get(verb, [])]) == 4
+    assert f"Error: {unread}: {NOT_ALLOWED}" in capsys.readouterr().err
+
+
 def test_a_folder_of_others_beside_iterations_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "00000000" / "id-1"
     for folder in (run, tmp_path / "lost+found"):

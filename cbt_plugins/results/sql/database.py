@@ -14,7 +14,7 @@ import numpy as np
 from cbt_plugins.archive_files import is_own
 from cbt_plugins.checksums import ADDED, check_sums
 from cbt_plugins.results.archive import find_runs, is_going_on
-from cbt_plugins.results.result_file import Unreadable, reading
+from cbt_plugins.results.result_file import NoRun, Unreadable, reading
 from cbt_plugins.results.run_state import why_unusable
 from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
@@ -98,9 +98,7 @@ def runs_of(archive: Path) -> List[TableRun]:
     """Return the runs of an archive, of any program; another path is one run. Raises Unreadable."""
     try:
         paths = find_runs(archive)
-    except Unreadable:
-        if not archive.exists():
-            raise
+    except NoRun:
         return [TableRun(archive, archive.name, False)]
     return [TableRun(path, f"{path.resolve().parent.name}/{path.name}", _ours(path)) for path in paths]
 
