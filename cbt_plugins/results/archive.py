@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.checksums import check_sums
@@ -136,7 +137,8 @@ class ArchivedRun:
 def find_runs(path: Path) -> List[Path]:
     """Return the run directories of an archive, of its results/, of one iteration, or the one that `path` is.
 
-    Raises NotThere; NoRun when there is none; Unreadable when a folder of the archive cannot be read.
+    Raises NotThere; NoRun when there is none; Unreadable when a folder of the archive cannot be read, when the path is
+    in a run of ours, and when archives are below it: no other program left these files.
     """
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
@@ -145,11 +147,61 @@ def find_runs(path: Path) -> List[Path]:
     confine(path)
     if path.name.startswith("id-") or (path / "phases").is_dir():
         return [path]
+    runs = _runs_in(path)
+    if runs:
+        return runs
+    refuse_part_of_run(path)
+    archives = _archives_below(path)
+    if archives:
+        suffix = f" and {len(archives) - _NAMED} more" if len(archives) > _NAMED else ""
+        raise Unreadable(f"{path}: no run in it; archives below it: {', '.join(archives[:_NAMED])}{suffix}")
+    raise NoRun(f"{path}: no run in it (looked for results/*/id-*)")
+
+
+def refuse_part_of_run(path: Path) -> None:
+    """Raise Unreadable for a path below the folder of a run of ours: no number of a part has the run's warnings."""
+    for folder in path.absolute().parents:
+        marks = ((folder / "plan.json").is_file(), (folder / "phases").is_dir())
+        if all(marks) or (any(marks) and folder.name.startswith("id-")):
+            raise Unreadable(f"{path}: is a part of a run: name the run, {folder}")
+
+
+def _runs_in(path: Path) -> List[Path]:
+    """Return the run directories of an archive, of its results/, or of one iteration. Raises Unreadable."""
     for places in _places_of_runs(path):
         runs = [Path(run) for place in places for run in _folders_in(place, "id-")]
         if runs:
             return runs
-    raise NoRun(f"{path}: no run in it (looked for results/*/id-*)")
+    return []
+
+
+#: archives below a folder that a message names
+_NAMED = 3
+#: folders below a folder in which archives are looked for: more are somebody's disk
+_MOST_FOLDERS = 10_000
+
+
+def _archives_below(path: Path) -> List[str]:
+    """Return the archives, and runs without one, in the folders below a folder; what cannot be read has none."""
+    archives: List[str] = []
+    folders: Deque[Path] = deque([path])
+    seen = 0
+    while folders and seen < _MOST_FOLDERS:
+        seen += 1
+        with contextlib.suppress(Unreadable):
+            for folder in map(Path, _folders_in(str(folders.popleft()))):
+                if _is_archive(folder):
+                    archives.append(str(folder))
+                else:
+                    folders.append(folder)
+    return archives
+
+
+def _is_archive(folder: Path) -> bool:
+    try:
+        return (folder / "phases").is_dir() or bool(_runs_in(folder))
+    except (Unreadable, PermissionError):
+        return False
 
 
 def _places_of_runs(path: Path) -> Iterator[List[str]]:

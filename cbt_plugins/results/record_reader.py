@@ -16,7 +16,7 @@ from cbt_plugins.archive_files import confine
 from cbt_plugins.config import plugins
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import TOTAL
-from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.archive import find_runs, refuse_part_of_run
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import roles_in
 from cbt_plugins.results.importers import cbt
@@ -162,6 +162,7 @@ def _imported(path: Path) -> List[RunRecord]:
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():
+        refuse_part_of_run(path)
         importer_of_kind = importers()
         kind = _kind_of(path, importer_of_kind)
         if kind is None:

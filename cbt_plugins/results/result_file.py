@@ -42,7 +42,7 @@ class NothingKnown(Unreadable):
 
 
 class NoRun(Unreadable):
-    """A path without a run of an archive: it may have results of another program."""
+    """A path without a run of an archive, in it or below it: it may have results of another program."""
 
 
 @contextmanager

@@ -168,3 +168,33 @@ def test_a_path_that_does_not_exist_is_wrong_use(
     more = {"sql": ["SELECT 1"], "compare": [str(tmp_path)], "gate": [str(tmp_path)]}.get(verb[0], [])
     assert main([*verb, str(tmp_path / "none"), *more]) == 2
     assert "none: no such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [*READERS, ["verify"], ["watch"]])
+def test_rows_of_archives_below_a_folder_are_no_result_of_another_program(
+    verb: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows alone have no warnings, and the runs of several archives are not clients of one run."""
+    run = archive_builder.small(tmp_path / "nights" / "night1")
+    nights = str(tmp_path / "nights")
+    shutil.copytree(tmp_path / "nights" / "night1", tmp_path / "nights" / "2026" / "night2")
+    (run / "complete").unlink()
+    more = {"sql": ["SELECT * FROM ops"], "compare": [nights], "gate": [nights]}.get(verb[0], [])
+    assert main([*verb, nights, *more]) == 4
+    said = capsys.readouterr()
+    below = f"{nights}/night1, {nights}/2026/night2"
+    assert said.err.startswith(f"Error: {nights}: no run in it; archives below it: {below}")
+    assert not said.out
+
+
+@pytest.mark.parametrize("part", ["phases", "phases/*", "phases/*/rows", "phases/*/rows/*.csv.gz", "cluster"])
+@pytest.mark.parametrize("verb", READERS)
+def test_a_part_of_a_run_has_no_numbers_of_its_own(
+    verb: List[str], part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = archive_builder.small(tmp_path)
+    path = str(next(run.glob(part)))
+    more = {"sql": ["SELECT 1 FROM ops"], "compare": [str(run)], "gate": [str(run)]}.get(verb[0], [])
+    assert main([*verb, path, *more]) == 4
+    said = capsys.readouterr().err
+    assert f"{path}: is a part of a run: name the run, {run}" in said or f"{path}: no directory" in said
