@@ -188,7 +188,7 @@ def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
     """Yield the warnings of the rows."""
     for row in rows:
         for warning in row.comparison.all_warnings:
-            yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text)
+            yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text, row.key)
 
 
 _COLOURS = {Severity.INVALID: RED, Severity.WARNING: YELLOW, Severity.INFO: ""}
@@ -201,14 +201,18 @@ def notes(warnings: Sequence[ComparisonWarning]) -> Notes:
 
 
 def merged_warnings(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
-    """Yield one sentence for each code: its first warning, and how many more places have it."""
+    """Yield one sentence for each code: its first warning, and how many more places have it.
+
+    The rows of a run's warning are no more places.
+    """
     codes: Dict[str, List[ComparisonWarning]] = {}
     for warning in warnings:
         codes.setdefault(warning.code, []).append(warning)
     for code, group in codes.items():
-        places = list(dict.fromkeys(warning.where for warning in group))
+        of_runs = [warning for warning in group if not any(warning.key)]
+        places = list(dict.fromkeys(warning.where for warning in of_runs or group))
         suffix = f" and {len(places) - 1} more" if len(places) > 1 else ""
-        yield f"{code} ({places[0]}{suffix}): {group[0].text}"
+        yield f"{code} ({places[0]}{suffix}): {(of_runs or group)[0].text}"
 
 
 def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
