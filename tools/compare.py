@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Collection, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.exit_status import OK, UNUSABLE
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
     from cbt_plugins.formatting.blocks import Block
-    from cbt_plugins.results.run_record import Takes
+    from cbt_plugins.results.run_record import Key, Takes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -168,9 +168,11 @@ def choice(args: argparse.Namespace) -> Choice:
     return Choice(tuple(args.phase), tuple(args.op), tuple(args.metric), keys=tuple(getattr(args, "key", ())))
 
 
-def no_row_matches(phases: Iterable[str]) -> CommandError:
-    """Return the error for a choice that takes no row of runs with these phases."""
-    return CommandError(f"nothing to compare: no row matches; the phases are {', '.join(dict.fromkeys(phases))}")
+def no_row_matches(keys: Collection[Key]) -> CommandError:
+    """Return the error for a choice that takes no row of runs with these keys."""
+    from cbt_plugins.compare.sides import phases_and_operations
+
+    return CommandError(f"nothing to compare: no row matches; {phases_and_operations(keys)}")
 
 
 def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
@@ -187,7 +189,7 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     base, *contenders = read_sides(paths(args), takes)
     compared = compare(base, contenders, wanted, rules(args, takes))
     if not compared.rows and not any(section.missing for section in compared.sections):
-        raise no_row_matches(phase for run in base.runs for phase, _, _ in run.keys)
+        raise no_row_matches([key for run in base.runs for key in run.keys])
     for pattern in getattr(args, "key", ()):
         # else other rows than those that were meant would share the chance of a false verdict
         choice_of_key = Choice(keys=(pattern,))

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     with compare.errors():
         choice = compare.choice(args)
         (side,) = compare.read_sides([args.archives], choice.takes)
-        _raise_without_row(choice, side.runs, [phase for run in side.runs for phase, _, _ in run.keys])
+        _raise_without_row(choice, side.runs, [key for run in side.runs for key in run.keys])
         histories = history.histories(side.runs, choice, _budget(args), args.seed)
     forms = {
         TEXT: lambda: history.blocks(histories),
@@ -72,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
     return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
 
 
-def _raise_without_row(choice: Choice, runs: Sequence[RunRecord], phases: Collection[str]) -> None:
+def _raise_without_row(choice: Choice, runs: Sequence[RunRecord], keys: Collection[Key]) -> None:
     """Raise CommandError if --phase, --op and --metric take no row of the runs; not if the runs have no rows at all."""
-    if phases and not any(choice.takes(measurement.key) for run in runs for measurement in run.measurements):
-        raise compare.no_row_matches(phases)
+    if keys and not any(choice.takes(measurement.key) for run in runs for measurement in run.measurements):
+        raise compare.no_row_matches(keys)
 
 
 def is_site(args: argparse.Namespace) -> bool:
@@ -113,15 +113,15 @@ def _site(args: argparse.Namespace) -> int:
         raise CommandError(str(e)) from e
     with compare.errors():
         index = RecordIndex(_index_file(folder))
-        phases: Dict[str, None] = {}  # of all rows, in their order
+        keys: Dict[Key, None] = {}  # of all rows, in their order
 
         def takes(key: Key) -> bool:
-            phases.setdefault(key[0])
+            keys.setdefault(key)
             return choice.takes(key) or METRICS[key[2]].source is MetricSource.LOSS  # which shows failures
 
         records = index.records(args.archives, takes, args.rebuild)
         (side,) = sides_of([records], [args.archives])
-        _raise_without_row(choice, side.runs, phases)
+        _raise_without_row(choice, side.runs, keys)
         own_histories = histories(side.runs, choice, budget, args.seed, index.settled)
         triaged, idle = triage(own_histories, entries)
         facts = history_site.SiteFacts(

@@ -14,7 +14,7 @@ from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, S
 from cbt_plugins import exit_status
 from cbt_plugins.compare import output
 from cbt_plugins.compare.allowance import Allowance, latencies_of_failures, names_phase
-from cbt_plugins.compare.sides import ComparisonWarning, Side
+from cbt_plugins.compare.sides import ComparisonWarning, Side, phases_and_operations
 from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
 from cbt_plugins.compare.table import Choice, Compared, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
@@ -289,7 +289,8 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     missing += _missing(compared, limits)
     alone = list(_values_alone(compared, limits))
     for limit in limits.idle([*keys, *(warning.key for warning in missing), *(key for key, _ in alone)]):
-        raise ValueError(f"limit {_name(limit)} matches nothing: {_there_is(compared)}")
+        names = phases_and_operations([key for run in base.runs for key in run.keys])
+        raise ValueError(f"limit {_name(limit)} matches nothing: {names}")
     beyond = _beyond(compared.rows, rules.alpha)
     rulings = [_ruling(row, limits, i in beyond) for i, row in enumerate(compared.rows)]
     for warning in missing:
@@ -428,12 +429,6 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
 
 def _name(limit: Limit) -> str:
     return ".".join(filter(None, (limit.phase, limit.op, limit.metric)))
-
-
-def _there_is(compared: Compared) -> str:
-    keys = [key[:2] for run in compared.base.runs for key in run.keys]
-    phases, ops = (", ".join(dict.fromkeys(names)) for names in zip(*keys)) if keys else ("none", "none")
-    return f"the phases are {phases}; the operations are {ops}"
 
 
 HEAD = ("phase", "op", "metric", "limit", "base", "new", "change", "p", "n", "outcome")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -245,6 +245,12 @@ def sides_of(read: Sequence[Sequence[RunRecord]], paths: Sequence[Sequence[Path]
         Side(name, tuple(runs), *given_and_damaged)
         for name, runs, *given_and_damaged in zip(_unique(names), runs_of_sides, given, damaged)
     ]
+
+
+def phases_and_operations(keys: Collection[Key]) -> str:
+    """Return the phases and the operations that rows can be chosen by."""
+    phases, ops = (", ".join(dict.fromkeys(key[place] for key in keys)) or "none" for place in (0, 1))
+    return f"the phases are {phases}; the operations are {ops}"
 
 
 def are_same(base: Runs, new: Runs) -> bool:

@@ -154,6 +154,7 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "nowhere"], 2, "nowhere"),
         (["base", "slow", "--metric", "p98_ms"], 2, "--metric p98_ms: unknown metric; the metrics are obj_per_s"),
         (["base", "slow", "--phase", "nothing"], 2, "the phases are measure"),
+        (["base", "slow", "--op", "nothing"], 2, "no row matches; the phases are measure; the operations are GET"),
         (["base", "slow", "--alpha", "0.1", "--confidence", "95%"], 2, "give one of them"),
         (["base", "slow", "--confidence", "90%"], 0, "better and worse need p < 0.1"),
         (["base", "slow", "--releases", "--op", "GET"], 2, "rows of its own"),
@@ -234,7 +235,8 @@ def test_a_history_without_a_row_is_an_error(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert main(["history", base, "--op", "FOO", *words]) == 2
-    assert "nothing to compare: no row matches; the phases are measure" in capsys.readouterr().err
+    text = "nothing to compare: no row matches; the phases are measure; the operations are GET"
+    assert text in capsys.readouterr().err
     assert not Path("site").exists()
 
 
