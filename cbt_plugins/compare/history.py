@@ -136,11 +136,13 @@ def histories(
     """Return a history for each configuration among the runs, the one with most runs first.
 
     `budget` is that of the tracks of all histories together; `settled` is that of `change_points`. Raises ValueError
-    when no run has a time.
+    when a run of several has no time.
     """
     timed = [record for record in records if record.started is not None or not record.usable]
-    if len(records) > 1 and timed != list(records):
-        raise ValueError("some results have no time: they cannot be ordered")
+    untimed = [record for record in records if record.started is None and record.usable]
+    if len(records) > 1 and untimed:
+        text = f"{len(untimed)} of {len(records)} results have no time, so they cannot be ordered"
+        raise ValueError(f"{text}: the first is {untimed[0].name} of {untimed[0].kind} in {untimed[0].source}")
     ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = comparable_runs(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda case: (-len(case[1]), case[0]))

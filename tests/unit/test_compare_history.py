@@ -304,8 +304,9 @@ def test_a_run_that_was_killed_before_its_first_phase_ended() -> None:
 
 def test_few_runs_and_runs_without_a_time() -> None:
     assert "too-few-runs: 2 of 2 series" in Terminal().text(blocks([one(nights([100] * 5))]))
-    with pytest.raises(ValueError, match="they cannot be ordered"):
-        histories([*nights([100] * 2), record({GET: 1.0})], Choice())
+    text = "1 of 3 results have no time, so they cannot be ordered: the first is late of hsbench in runs/late"
+    with pytest.raises(ValueError, match=text):
+        histories([*nights([100] * 2), record({GET: 1.0}, name="late", kind="hsbench")], Choice())
 
 
 def test_success_rates_only_where_one_is_not_1() -> None:
