@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Collection, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -128,18 +128,21 @@ def titles(case_runs: Sequence[Runs]) -> Iterator[str]:
         yield ""
         return
     configs = [runs[0].config for runs in case_runs]
-    keys = [
-        key
-        for key in sorted({key for config in configs for key in config})
-        if is_essential(key) and len({text(config.get(key)) for config in configs}) > 1
-    ]
+    keys = sorted({key for config in configs for key in config if is_essential(key)})
     chosen: List[str] = []
-    for key in sorted(keys, key=lambda key: (-len({text(config.get(key)) for config in configs}), key)):
-        if len({tuple(text(c.get(k)) for k in chosen) for c in configs}) == len(configs):
+    while keys and _apart(configs, chosen) < len(configs):
+        # of keys that tell as many cases apart, the one that most cases have, and then the first by name
+        best = max(keys, key=lambda key: (_apart(configs, [*chosen, key]), sum(key in config for config in configs)))
+        if _apart(configs, [*chosen, best]) == _apart(configs, chosen):
             break
-        chosen.append(key)
+        chosen.append(best)
     for config in configs:
         yield ", ".join(f"{key}={text(config.get(key))}" for key in chosen)
+
+
+def _apart(configs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:
+    """Return how many cases these keys tell apart."""
+    return len({tuple(text(config.get(key)) for key in keys) for config in configs})
 
 
 def _everything(_key: Key) -> bool:

@@ -131,3 +131,19 @@ def test_titles_have_as_few_keys_as_tell_cases_apart() -> None:
     both = side("s", [record(VALUES, config=change, name=str(i)) for i, change in enumerate(changes)])
     found, _ = cases(both, both)
     assert [case.title for case in found] == ["load.drivers=2", "load.drivers=4", "load.drivers=8"]
+
+
+def test_titles_have_no_key_that_tells_no_further_cases_apart() -> None:
+    """`engine` comes before `load.op_size`, but depends on `benchmark`."""
+    changes = [
+        {"benchmark": "fio", "engine": "fio", "load.op_size": 4096},
+        {"benchmark": "radosbench", "engine": "rados bench", "load.op_size": 4096},
+        {"benchmark": "radosbench", "engine": "rados bench", "load.op_size": 65536},
+    ]
+    both = side("s", [record(VALUES, config=change, name=str(i)) for i, change in enumerate(changes)])
+    found, _ = cases(both, both)
+    assert [case.title for case in found] == [
+        "benchmark=fio, load.op_size=4096",
+        "benchmark=radosbench, load.op_size=4096",
+        "benchmark=radosbench, load.op_size=65536",
+    ]
