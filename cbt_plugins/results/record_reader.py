@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from cbt_plugins.archive_files import confine
+from cbt_plugins.archive_files import confine, open_regular
 from cbt_plugins.config import plugins
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import TOTAL
@@ -259,6 +259,28 @@ def _is_other(name: str, folders: Sequence[str]) -> bool:
     return bool(_NOT.search(name) or (of_run and _NOT_OF_RUN.search(name)))
 
 
+def _copies(files: Sequence[Path], folder: Path) -> Iterator[ResultWarning]:
+    """Yield a warning for each file with the bytes of an earlier file: its requests count twice. Raises OSError."""
+    files_of_size: Dict[int, List[Path]] = {}
+    for file in files:
+        files_of_size.setdefault(file.stat().st_size, []).append(file)
+    for group in (group for group in files_of_size.values() if len(group) > 1):
+        first_of: Dict[str, Path] = {}
+        for file in group:
+            first = first_of.setdefault(_digest_of_file(file), file)
+            if first is not file:
+                text = f"{file.relative_to(folder)} has the same content as {first.relative_to(folder)}: both count"
+                yield ResultWarning("same-content", text)
+
+
+def _digest_of_file(file: Path) -> str:
+    digest = hashlib.sha256()
+    with open_regular(file) as source:
+        for chunk in iter(lambda: source.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
     importer_of_kind = importers()
@@ -277,7 +299,9 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
         if of_program:
             with reading(path):
                 results = ResultFiles(path, name or path.name, tuple(of_program.values()), *about)
-                records += importer_of_kind[kind].read(results)
+                copies = tuple(_copies(results.files, path))
+                imported = importer_of_kind[kind].read(results)
+            records += [replace(record, warnings=(*record.warnings, *copies)) for record in imported]
     if not records:
         raise NothingKnown(f"{path}: no result of a known program ({', '.join(importer_of_kind)})")
     return records

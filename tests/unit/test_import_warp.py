@@ -184,6 +184,14 @@ def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
     assert "common-window" in codes(record)
 
 
+def test_a_backup_copy_beside_its_file_has_a_warning(tmp_path: Path) -> None:
+    for name in ("full.csv.zst", "full (copy).csv.zst"):
+        (tmp_path / name).write_bytes((DATA / "full.csv.zst").read_bytes())
+    (record,) = read_imported(tmp_path)
+    text = "full.csv.zst has the same content as full (copy).csv.zst: both count"
+    assert [warning.text for warning in record.warnings if warning.code == "same-content"] == [text]
+
+
 def test_aggregated_files_of_several_clients_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (1, 2):
         (tmp_path / f"client{number}.json.zst").write_bytes((DATA / "aggregated.json.zst").read_bytes())
