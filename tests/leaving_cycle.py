@@ -29,7 +29,7 @@ def main() -> None:
             log.write(f"{words[3]}\n")
         return
     archive = Path(words[2])
-    archive.mkdir()
+    (archive / "results" / "00000000" / "id-1a2b3c4d").mkdir(parents=True)
     (cluster / f"left-{os.getpid()}").write_text(str(archive))
     while os.environ.get("LEAVING_HANGS"):
         time.sleep(0.05)

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import logging
 import os
-import re
 import sys
 import textwrap
 import time
@@ -47,6 +46,7 @@ from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
 from cbt_plugins.run.undo_events import EventsOfUndo
 
 from .command import CommandError, explain, say, warn
+from .runs_to_undo import find_runs_to_undo
 
 UNDONE, OPEN = OK, FAILED
 
@@ -61,12 +61,6 @@ SCRATCH = (
     "Without --data, the scratch folders of a broken-off run stay on the nodes: a resumed run fetches rows and monitor "
     "files from them."
 )
-
-#: folders in which runs stand, by their names
-_PLACE = re.compile(r"results|[0-9]+|id-.*")
-#: places of runs below the target of a link: of one run, of an archive or a part of it, of a trial, of several of them
-_RUN = "results/*/id-*/"
-_PLACES = ("", "id-*/", "[0-9]*/id-*/", _RUN, f"*/{_RUN}", f"*/*/{_RUN}")
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         exists = args.archive.exists()
         raise CommandError(f"{args.archive}: {'no directory' if exists else 'no such file or directory'}")
     confine(args.archive)
-    run_folders, unknown = _runs(args.archive)
+    run_folders, unknown = find_runs_to_undo(args.archive)
     for why in unknown:
         say("Error", why, OPEN)
     # the newest run first: the last change is undone first
@@ -132,61 +126,6 @@ def run(args: argparse.Namespace) -> int:
     if not folders and not unknown:
         print(f"{args.archive}: no run of this archive has changed a cluster")
     return OPEN if unknown or OPEN in statuses else max(statuses, default=UNDONE)
-
-
-def _runs(archive: Path) -> Tuple[List[Path], List[str]]:
-    """Return the folders with an undo journal, and errors about folders that cannot be read, or are links."""
-    folders, unknown, waiting = [], [], [str(archive)]
-    while waiting:
-        top = waiting.pop()
-        try:
-            with os.scandir(top) as entries:  # only names are read: an archive may have a million files
-                for entry in entries:
-                    if entry.is_symlink():
-                        text = f"{entry.path} is a link: its open changes are unknown: give its target"
-                        unknown += [text] if _hides_runs(entry, archive) else []
-                    elif entry.name == FILE:
-                        folders.append(Path(top))
-                    elif entry.is_dir(follow_symlinks=False) and not _is_of_commits(entry):
-                        waiting.append(entry.path)
-        except OSError as error:
-            unknown.append(f"{error.filename}: {error.strerror}: its open changes are unknown")
-    return folders, unknown
-
-
-def _is_of_commits(folder: os.DirEntry[str]) -> bool:
-    """Return whether pr or bisect has its checkout or its builds there: these may have any files."""
-    parent = Path(folder.path).parent
-    if folder.name not in ("worktree", "builds"):
-        return False
-    return any((parent / journal).exists() for journal in ("pr.jsonl", "bisect.jsonl"))
-
-
-def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
-    """Return whether a link may stand in the place of a journal, or of runs with open changes outside of the archive.
-    """
-    target, own = Path(os.path.realpath(link.path)), Path(os.path.realpath(archive))
-    if link.name == FILE:
-        return True
-    if not os.path.exists(target):  # on a disk that is not mounted, for example
-        if _PLACE.fullmatch(link.name):
-            return True
-        warn(f"{link.path} is a link to nothing that can be seen: whether it hides runs is unknown")
-        return False
-    if not os.path.isdir(target) or own in (target, *target.parents):
-        return False
-    if not os.access(target, os.R_OK | os.X_OK):
-        return True
-    hidden = (journal.parent for place in _PLACES for journal in target.glob(f"{place}{FILE}"))
-    return any(own not in folder.parents and _may_be_open(folder) for folder in hidden)
-
-
-def _may_be_open(folder: Path) -> bool:
-    try:
-        lines, unknown = read_lines(folder)
-        return bool(unknown or still_open(lines))
-    except (OSError, FaultError):
-        return True
 
 
 def _is_open(folder: Path, label: str) -> bool:

@@ -28,8 +28,9 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins import signals
 from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
 from cbt_plugins.polling import Clock, wait_until
+from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.record_index import unchanged_records
-from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.result_file import NoRun, Unreadable
 from cbt_plugins.results.run_record import RunRecord
 
 MARK, UNDONE, GROUP, ARCHIVE = "trial.json", "undone.json", "group", "archive"
@@ -169,7 +170,7 @@ def _undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
     # also those of other trials, which a kill has left: no cycle begins on a cluster that they have changed
     for attempt in (folder, *sorted(path for path in folder.parent.glob("*") if _PUT_ASIDE.search(path.name))):
         archive = attempt.resolve() / ARCHIVE
-        if not archive.is_dir() or (attempt / UNDONE).exists():
+        if not archive.is_dir() or (attempt / UNDONE).exists() or not _has_run(archive):
             continue
         line, log = cycle.undo_command(archive), attempt / f"{UNDO}.log"
         end = run_command(line, log, {**cycle.environment, FOLDER: str(archive.parent)}, cycle.limit)
@@ -179,6 +180,16 @@ def _undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
         with contextlib.suppress(OSError):  # on a full disk it is undone again later
             write_json(attempt / UNDONE, {"version": VERSION, "t": time.time(), "status": end.status})
     return failures[0] if failures else None
+
+
+def _has_run(archive: Path) -> bool:
+    """Tell whether an archive has a run, or may have one: without a run, nothing has changed the cluster."""
+    try:
+        return bool(find_runs(archive))
+    except NoRun:
+        return False
+    except Unreadable:
+        return True
 
 
 #: ends the name of an attempt at a trial that gave no result

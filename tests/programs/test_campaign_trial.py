@@ -169,6 +169,16 @@ def test_what_a_failed_cycle_left_on_the_cluster_is_undone(tmp_path: Path, clust
     assert (cluster / "undone").read_text().count("\n") == 1, "what is undone is not undone again"
 
 
+def test_a_cycle_that_left_no_run_has_nothing_to_undo(tmp_path: Path, cluster: Path) -> None:
+    (cluster / "undo-status").write_text("2")  # of an undo of a folder without a run
+    archive = tmp_path / "01-A" / "archive"
+    archive.mkdir(parents=True)
+    cycle = Cycle("A", Path("x"), program=leaving_cycle.PROGRAM)
+    assert undo_left(cycle, archive.parent) is None
+    (archive / "results" / "00000000" / "id-1a2b3c4d").mkdir(parents=True)
+    assert undo_left(cycle, archive.parent) is not None
+
+
 @pytest.fixture
 def killed(tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a trial that was killed together with its cycle, as a power cut does."""

@@ -250,6 +250,7 @@ def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None
         print("1 undone")
         print("and the next", file=sys.stderr)
         sys.stdout.flush()
+    (tmp_path / "plan.json").touch()
     with unread("stdout", "stderr"):
         assert main(["undo", str(tmp_path)]) == 0  # nothing is open: its status, and not that of the pipe
 

@@ -48,7 +48,7 @@ def altered(path: Path, **changes: str) -> None:
 def test_what_others_wrote_is_not_run(
     file: str, old: str, new: str, tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = broken(tmp_path / "run", world)
+    folder = broken(tmp_path / "id-1a2b3c4d", world)
     altered(folder / file, **{old: new})
     before, sent = world.differences(), len(world.said)
     assert main(["undo", str(tmp_path)]) == 1
@@ -232,7 +232,7 @@ def test_no_file_of_an_archive_holds_an_undo(
     option: List[str], file: str, make: Callable[[Path], None], tmp_path: Path, world: Connections
 ) -> None:
     """A test that hangs is ended by its timeout."""
-    folder = broken(tmp_path / "run", world)
+    folder = broken(tmp_path / "id-1a2b3c4d", world)
     make(folder / file)
     status = main(["undo", str(tmp_path), *option])
     assert status in ((1, 2) if file in (FILE, cluster_access.FILE) or option == ["--dry-run"] else (0,))
@@ -248,9 +248,9 @@ def test_an_undo_changes_no_file_outside_the_archive(
     mine.mkdir()
     (mine / FILE).write_text('{"t": 1.0, "event": "lock"}\na file of the user of undo')
     (mine / cluster_access.FILE).write_text("{")
-    folder = tmp_path / "archive" / "run"
+    folder = tmp_path / "archive" / "id-1a2b3c4d"
     if way == "linked folder":
-        folder.parent.mkdir()
+        (folder.parent / "id-5e6f7a8b").mkdir(parents=True)
         folder.symlink_to(mine)
     else:
         broken(folder, world)
