@@ -17,6 +17,13 @@ from cbt_plugins.results.result_file import NoRun, Unreadable
 from .command import CommandError, warn
 
 EVENTS = "events.jsonl"
+#: folders of a campaign, a bisect and a pull request have an archive for each trial
+_OF_TRIALS = ("campaign.jsonl", "bisect.jsonl", "pr.jsonl")
+#: runs of an archive, of its results/ or of one iteration (as `find_runs` has them), and of its profile `faults`
+_OWN = re.compile(r"((results/)?[^/]+/)?id-[^/]+|(faults/)?[0-9]{8}T[0-9]{6}(-[0-9]+)?")
+_IN_ARCHIVE = re.compile(r"/(results/[^/]+/id-[^/]+|faults/[0-9]{8}T[0-9]{6}(-[0-9]+)?)$")
+#: archives that an error names
+_SHOWN = 5
 #: files of a run, or of `cbt-tools inject`; an archive of CBT has others
 _FILES_OF_RUN = (FILE, EVENTS, "plan.json", "cluster.json")
 #: what a run has made until it ends
@@ -29,14 +36,37 @@ _PLACES = ("", "id-*/", "[0-9]*/id-*/", _RUN, f"*/{_RUN}", f"*/*/{_RUN}")
 
 
 def find_runs_to_undo(archive: Path) -> Tuple[List[Path], List[str]]:
-    """Return the folders with an undo journal, and errors about changes that may be open without one.
+    """Return the folders with an undo journal, and errors about changes that may be open elsewhere in the archive.
 
-    Raises CommandError for a folder without any run.
+    Raises CommandError for a folder that is no archive: its undo would end the runs of all archives below it.
     """
     folders, unknown = _runs(archive)
-    if not (folders or unknown or _has_run(archive)):
-        raise CommandError(f"{archive}: no run in it (looked for {FILE} and results/*/id-*)")
-    return folders, unknown
+    own = [folder for folder in folders if _is_own(folder, archive)]
+    others = [folder for folder in folders if folder not in own]
+    if not (own or unknown or _has_run(archive)):
+        below = list(dict.fromkeys(str(_archive_of(folder)) for folder in sorted(others)))
+        if len(below) > _SHOWN:
+            below[_SHOWN:] = [f"and {len(below) - _SHOWN} more"]
+        give = f"; give one of the archives below it: {', '.join(below)}" if below else ""
+        raise CommandError(f"{archive}: no run in it (looked for {FILE} and results/*/id-*){give}")
+    for folder in others:
+        if _may_be_open(folder):
+            text = f"{folder} is a run of another archive: its open changes are unknown: give {_archive_of(folder)}"
+            unknown.append(text)
+    return own, unknown
+
+
+def _is_own(folder: Path, archive: Path) -> bool:
+    """Tell whether a folder below an archive is a run of it, or one of the trials of a campaign."""
+    if any((archive / journal).exists() for journal in _OF_TRIALS):
+        return True
+    return folder == archive or bool(_OWN.fullmatch(folder.relative_to(archive).as_posix()))
+
+
+def _archive_of(folder: Path) -> Path:
+    """Return the archive of a run."""
+    match = _IN_ARCHIVE.search(folder.as_posix())
+    return Path(folder.as_posix()[: match.start()]) if match else folder
 
 
 def _has_run(archive: Path) -> bool:
@@ -101,7 +131,7 @@ def _is_of_commits(folder: os.DirEntry[str]) -> bool:
     parent = Path(folder.path).parent
     if folder.name not in ("worktree", "builds"):
         return False
-    return any((parent / journal).exists() for journal in ("pr.jsonl", "bisect.jsonl"))
+    return any((parent / journal).exists() for journal in _OF_TRIALS)
 
 
 def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:

@@ -73,7 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(parser, examples, statuses)
     paragraphs = [textwrap.fill(text, 78) for text in (WITH_DATA, SCRATCH)]
     parser.description = "\n\n".join([parser.description or "", *paragraphs])
-    parser.add_argument("archive", type=Path, help="archive (all of its runs), or the directory of one run")
+    archive_help = (
+        "an archive (all of its runs), the directory of one run or of `inject`, or the folder of a campaign, bisect or "
+        "pr (all of its trials)"
+    )
+    parser.add_argument("archive", type=Path, help=archive_help)
     parser.add_argument(
         "--dry-run", action="store_true", help="print the open changes and their undo commands; change nothing"
     )

@@ -226,8 +226,9 @@ def test_a_link_in_the_place_of_a_run_is_said(tmp_path: Path, capsys: pytest.Cap
 def test_a_damaged_journal_keeps_nobody_from_the_others(
     tmp_path: Path, world: Connections, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = broken_aside(tmp_path / "archive" / "b")
-    folder = broken(tmp_path / "archive" / "a", world)
+    runs = tmp_path / "archive" / "results" / "00000000"
+    other = broken_aside(runs / "id-b")
+    folder = broken(runs / "id-a", world)
     whole = len((folder / FILE).read_text().splitlines())
     with open(folder / FILE, "a") as journal:
         journal.write('{"t": 1, "eve\n{"t": 1.0}\n{"event": "undone", "id": "1"}\n')
@@ -416,7 +417,7 @@ def test_what_can_be_undone_is_not_given_up(
 def test_an_archive_that_cannot_be_written_is_said(
     tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = broken(tmp_path / "run", world)
+    folder = broken(tmp_path / "results" / "00000000" / "id-1", world)
     write = UndoJournal.note
 
     def refuse(*_: Any, **__: Any) -> None:

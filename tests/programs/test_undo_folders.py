@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from undone_runs import broken, reached
 
 from cbt_plugins.tools.__main__ import main
 
@@ -59,3 +60,50 @@ def test_a_missing_journal_of_a_run_with_changes_is_an_error(
             missing = f"Error: {copy}/undo.jsonl is missing, but events.jsonl shows changes without an undo: {shown}"
             assert missing in said.err and NOTHING not in said.out
     assert not (copy / "undo.jsonl").exists()
+
+
+def test_a_folder_of_archives_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An undo removes the pools of a run: that of a parent would end each run that could be resumed."""
+    world = reached(monkeypatch)
+    up = tmp_path / "up"
+    run = broken(up / "x" / "y" / "a" / "results" / "00000000" / "id-1a2b3c4d", world)
+    shutil.copytree(run, up / "b")
+    shutil.copytree(run, up / "c" / "faults" / "20260101T000000")
+    monkeypatch.chdir(up)
+    for folder, shown in ((up, f"{up}/"), (Path("."), "")):
+        for dry in ([], ["--dry-run"]):
+            assert main(["undo", str(folder), *dry]) == 2
+            below = f"; give one of the archives below it: {shown}b, {shown}c, {shown}x/y/a\n"
+            assert capsys.readouterr().err.endswith(below)
+    assert world.differences() == {"osd.0", "flag noout"}
+    (up / "c" / "faults" / "20260101T000000" / "undo.jsonl").unlink()
+    shutil.move(str(up / "b"), str(up / "x" / "y" / "a" / "b"))
+    assert main(["undo", "x/y/a"]) == 1
+    said = capsys.readouterr()
+    assert "x/y/a/results/00000000/id-1a2b3c4d: 2 undone" in said.out
+    other = "x/y/a/b is a run of another archive: its open changes are unknown: give x/y/a/b"
+    assert said.err.strip() == f"Error: {other}"
+
+
+@pytest.mark.parametrize("place", ["", "results", "results/00000000", "results/00000000/id-1a2b3c4d"])
+def test_the_parts_of_an_archive_are_no_other_archives(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = reached(monkeypatch)
+    broken(tmp_path / "results" / "00000000" / "id-1a2b3c4d", world)
+    assert main(["undo", str(tmp_path / place)]) == 0
+    assert world.differences() == set()
+
+
+@pytest.mark.parametrize("journal", ["campaign.jsonl", "bisect.jsonl", "pr.jsonl"])
+def test_the_folder_of_a_campaign_has_its_trials(
+    tmp_path: Path, journal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = reached(monkeypatch)
+    broken(tmp_path / "trials" / "01-1-a" / "archive" / "results" / "00000000" / "id-1a2b3c4d", world)
+    assert main(["undo", str(tmp_path)]) == 2
+    (tmp_path / journal).touch()
+    assert main(["undo", str(tmp_path)]) == 0
+    assert world.differences() == set()
