@@ -68,7 +68,10 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
-    open_text = "a change is or may be still open; with --dry-run --data also: data of the run is still there"
+    open_text = (
+        "a change is or may be still open; with --dry-run also: the cluster may be locked for the run; with --dry-run "
+        "--data also: data of the run is still there"
+    )
     statuses = {FAILED: open_text, ANOTHER_CLUSTER: ""}
     explain(parser, examples, statuses)
     paragraphs = [textwrap.fill(text, 78) for text in (WITH_DATA, SCRATCH)]
@@ -168,9 +171,12 @@ def _dry(folder: Path, data: bool) -> int:
         print(f"  undo --data removes {printable(text)}")
     for entry in reversed(left):
         _print(entry)
+    is_locked = cluster_lock.may_be_locked(lines) and not RunArchive(folder).complete.exists()
+    if is_locked:
+        print(f"{folder}: the cluster may still be locked for this run: undo unlocks it")
     _say_given_up(lines)
     _say_origin(folder, lines)
-    return OPEN if left or unknown or removals else UNDONE
+    return OPEN if left or unknown or removals or is_locked else UNDONE
 
 
 def _removals(folder: Path) -> List[str]:

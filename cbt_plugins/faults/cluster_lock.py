@@ -17,12 +17,13 @@ import shlex
 import socket
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo_journal import UndoJournal
+from cbt_plugins.journal import JournalError
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ KEY = "cbt-plugins/run"
 #: its reply has every key with this beginning
 QUESTION = f"config-key dump {KEY}"
 
+#: event of the journal: no key of the run is left
+UNLOCKED = "unlocked"
 #: the content of a key: run, host, machine, pid, start of the process, boot, archive, folder, t; {} for foreign keys
 Holder = Mapping[str, Any]
 #: epoch seconds that no holder has: a time in the year 5138
@@ -93,16 +96,17 @@ class Lock:
         """Wait for running attempts of a killed process, and prevent later ones. Raises FaultError."""
         for name in late:
             command = node_shell.fenced_undo(name, "true", self._timeout, mark=True)
-            self._run(command, "stopping an earlier attempt to lock the cluster")
+            self._run(command, "stopping an attempt of this run to lock the cluster")
 
-    def take(self, name: str) -> None:
+    def take(self, name: str, before: Callable[[], None] = lambda: None) -> None:
         """Lock the cluster. Raises FaultError when another run holds it, or was killed and has left its key.
 
-        `name`: of this attempt, unique among all runs.
+        `name`: of this attempt, unique among all runs. `before` is called before a key can be written.
         """
         claims = self._claims()
         self._refuse_others(claims)
         self._remove([key for key, holder in claims.items() if self._is_left(holder)])
+        before()
         value = json.dumps({**self.identity, "t": round(time.time(), 3)})
         command = f"{self._ceph.command} config-key set {KEY}/{name} {shlex.quote(value)}"
         try:
@@ -233,19 +237,34 @@ class Hold:
         for name in late:
             self._journal.say("locked", name=name)
         name = f"{self._run_id}-lock-{secrets.token_hex(4)}"  # unique also in a copy of the folder
-        self._journal.say("lock", name=name)
-        self.lock.take(name)
+        self.lock.take(name, lambda: self._journal.say("lock", name=name))
         self._journal.say("locked", name=name)
 
     def release(self, force: bool = False) -> None:
         """Unlock the cluster. Raises FaultError. `force`: as for `Lock.release`."""
+        if not was_attempted(self._journal.records):
+            return
         self.lock.release(self.late(), force)
+        if may_be_locked(self._journal.records):
+            with contextlib.suppress(JournalError, OSError):  # the cluster is free, also with a full disk
+                self._journal.say(UNLOCKED)
 
     def late(self) -> List[str]:
         """Return the names of the attempts whose end was not seen."""
         seen = {"", *(line.get("name") for line in self._journal.records if line["event"] == "locked")}
         attempts = [line for line in self._journal.records if line["event"] == "lock"]
         return [line["name"] for line in attempts if line.get("name", "") not in seen]
+
+
+def was_attempted(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a run may have locked the cluster: before its first change at the latest."""
+    return any(line["event"] in ("lock", "open") for line in lines)
+
+
+def may_be_locked(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether the journal of a run has an attempt to lock the cluster without a release since."""
+    events = [line["event"] for line in lines if line["event"] in ("lock", UNLOCKED)]
+    return events[-1:] == ["lock"]
 
 
 def claims_in(dump: Any) -> Dict[str, Holder]:

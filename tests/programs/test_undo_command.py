@@ -159,6 +159,38 @@ def test_a_run_that_is_at_work_is_left_alone(
     assert world.differences() == {"osd.0", "flag noout"}
 
 
+def test_a_dry_run_says_that_the_cluster_is_locked(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = injector(tmp_path, world)
+    made.acquire()
+    MADE.pop().close()
+    locked = f"no change is open\n{tmp_path}: the cluster may still be locked for this run: undo unlocks it\n"
+    world.fail = ["config-key rm"]
+    for _ in range(2):
+        assert main(["undo", str(tmp_path), "--dry-run"]) == 1 and capsys.readouterr().out == f"{tmp_path}: {locked}"
+        assert main(["undo", str(tmp_path)]) == 1 and "Error: " in capsys.readouterr().err
+    world.fail = []
+    assert main(["undo", str(tmp_path)]) == 0 and not world.state["keys"]
+    capsys.readouterr()
+    assert main(["undo", str(tmp_path), "--dry-run"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}: no change is open\n"
+
+
+def test_a_head_that_cannot_be_reached_leaves_no_lock(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = injector(tmp_path, world)
+    world.fail = ["config-key"]
+    with pytest.raises(FaultError, match=r"^ceph config-key dump ") as failure, made.holding():
+        pass
+    MADE.pop().close()
+    assert "attempt" not in str(failure.value)
+    for dry in (["--dry-run"], []):
+        assert main(["undo", str(tmp_path), *dry]) == 0
+        assert capsys.readouterr().out == f"{tmp_path}: no change is open\n"
+
+
 def change_holder(world: Connections, **other: Any) -> None:
     """As if another process had the cluster for the run."""
     ((key, holder),) = world.state["keys"].items()

@@ -90,7 +90,7 @@ def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Conne
 
 def test_an_attempt_to_take_the_cluster_is_fenced_off_once(tmp_path: Path, world: Connections) -> None:
     made = injector(tmp_path, world)
-    world.fail = ["config-key dump"]
+    world.fail = ["config-key set", "config-key rm"]
     for _ in range(3):
         with pytest.raises(FaultError, match="the stand-in fails"):
             made.acquire()
