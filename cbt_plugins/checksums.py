@@ -37,6 +37,9 @@ _READ_FOLDERS = ("phases/", "monitors/", "cluster/")
 #: why a file without a sum differs
 ADDED = "came after the run ended"
 _NOT_ENDED = "the run has not ended"
+_NOT_OURS = "no run of cbt-plugins: only such a run has a SHA256SUMS"
+#: what a run of cbt-plugins has from its begin on
+_OF_OURS = ("plan.json", "journal.jsonl", "phases")
 #: files without a sum that are named where SHA256SUMS is cut
 _SHOWN = 5
 #: rows of requests: nearly all bytes of an archive, and read only where there are no aggregates
@@ -115,7 +118,8 @@ def check_sums(run: Path, rows: bool = False) -> FileSums:
 def _judged(run: Path, rows: bool) -> FileSums:
     ended = os.path.lexists(run / END)
     if not os.path.lexists(run / FILE):
-        return _without_sums(run) if ended else FileSums(note=_NOT_ENDED)
+        is_ours = any(os.path.lexists(run / name) for name in _OF_OURS)
+        return _without_sums(run) if ended else FileSums(note=_NOT_ENDED if is_ours else _NOT_OURS)
     try:
         sums, torn = _read(run)
     except OSError as error:

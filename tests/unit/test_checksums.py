@@ -481,3 +481,11 @@ def test_what_the_tools_write_into_a_run_is_no_addition(whole: Path, tmp_path: P
     run = copy_of(whole, tmp_path)
     for verb in ("report", "export", "verify"):
         assert main([verb, str(run)]) == 0, verb
+
+
+def test_a_run_of_cbt_is_no_run_that_has_not_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    archive = Path(__file__).parents[1] / "data" / "imported" / "cbt"
+    assert main(["verify", str(archive)]) == 4
+    lines = capsys.readouterr().out.splitlines()
+    text = "not verified: no run of cbt-plugins: only such a run has a SHA256SUMS"
+    assert len(lines) == 8 and all(line.endswith(text) for line in lines)
