@@ -364,7 +364,7 @@ def write_whole(
 ) -> None:
     """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder.
 
-    `text` may be in pieces.
+    `text` may be in pieces. Raises OSError with the name of the file.
 
     Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes, or what `errors` says.
     """
@@ -380,6 +380,10 @@ def write_whole(
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            if error.filename in (None, draft):  # of a full disk, and of the draft, whose name may have no folder
+                error.filename, error.filename2 = str(path), None
+            raise
         finally:
             _remove(draft, folder)
     sync_folder(path.parent)

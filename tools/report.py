@@ -81,7 +81,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
     from cbt_plugins.results.run_state import run_state
     from cbt_plugins.results.summary_file import summarize
 
-    status = OK
+    status, failure = OK, None
     several: Runs = []
     for path in runs:
         if not (path / "plan.json").exists() and not (path / "phases").is_dir():
@@ -105,19 +105,22 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
         if not summary["usable"] and run_state(summary) != "going on":
             status = UNUSABLE
         try:
-            # all iterations of a configuration have the same path.name
-            prefix = f"{path.resolve().parent.name}-{path.name}-" if len(runs) > 1 else ""
-            _write(summary, network, path, args, prefix)
+            if not failure:
+                # all iterations of a configuration have the same path.name
+                prefix = f"{path.resolve().parent.name}-{path.name}-" if len(runs) > 1 else ""
+                _write(summary, network, path, args, prefix)
         except OSError as e:
-            raise _cannot_write(e, path) from e
+            failure = _cannot_write(e, path, args)  # the text of the other runs is shown nevertheless
         except Unreadable as e:
             status = say("Error", str(e), UNUSABLE)
         if len(runs) > 1:
             several.append((path, _without_series(summary)))
+    if failure:
+        raise failure
     try:
         _write_overview(several, args)
     except OSError as e:
-        raise _cannot_write(e, args.archive) from e
+        raise _cannot_write(e, args.archive, args) from e
     except Unreadable as e:
         status = say("Error", str(e), UNUSABLE)
     return status
@@ -152,9 +155,9 @@ def _link(text: str) -> float:
         raise argparse.ArgumentTypeError(str(e)) from e
 
 
-def _cannot_write(error: OSError, path: Path) -> CommandError:
-    why = error.strerror or error
-    return CommandError(f"cannot write {error.filename or path}: {why}; --format text writes nothing")
+def _cannot_write(error: OSError, path: Path, args: argparse.Namespace) -> CommandError:
+    advice = "" if args.plots else "; --format text writes nothing"
+    return CommandError(f"cannot write {error.filename or path}: {error.strerror or error}{advice}")
 
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:

@@ -37,10 +37,6 @@ class NotThere(Unreadable):
     """A path that does not exist: wrong use, and no damage."""
 
 
-class NoRun(Unreadable):
-    """A folder without a run."""
-
-
 class NothingKnown(Unreadable):
     """A path that is no result of a known program, or a folder without one."""
 

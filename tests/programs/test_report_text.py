@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -253,6 +254,22 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "no").touch()
     assert main(["report", str(directory), "--format", "json", "-o", str(tmp_path / "no" / "s.json")]) == 2
     assert "Error: cannot write " in capsys.readouterr().err
+
+
+def test_an_archive_that_cannot_be_written_is_shown_in_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = made.small(tmp_path / "a")
+    second = first.with_name("id-ffffffff")
+    shutil.copytree(first, second)
+    (first / "summary.json").mkdir()
+    assert main(["report", str(tmp_path / "a")]) == 2
+    said = capsys.readouterr()
+    assert all(f"{run.parent.name}/{run.name}" in said.out for run in (first, second))
+    assert said.err == f"Error: cannot write {first}/summary.json: Is a directory; --format text writes nothing\n"
+    (tmp_path / "no").touch()
+    assert main(["report", str(first), "--plots", str(tmp_path / "no" / "plots")]) == 2
+    assert capsys.readouterr().err == f"Error: cannot write {tmp_path}/no/plots: Not a directory\n"
 
 
 def without(packages: str, directory: Path) -> subprocess.CompletedProcess[str]:
