@@ -16,7 +16,7 @@ STATUSES: Mapping[int, str] = {
     INCONCLUSIVE: "inconclusive",
     UNUSABLE: "a run is incomplete, unusable or unreadable; the result has the other runs",
     ANOTHER_CLUSTER: "the cluster was recreated after the run",
-    CANNOT: "a side of a pull request could not be tested",
+    CANNOT: "this program failed, or its output cannot be written; or a side of a pull request could not be tested",
     INTERRUPTED: "interrupted",
     UNREAD: "the reader of the output ended early, such as `head`",
 }

@@ -6,10 +6,21 @@ import argparse
 import difflib
 import sys
 import textwrap
+import traceback
 from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
-from cbt_plugins.exit_status import INTERRUPTED, OK, STATUSES, UNREAD, UNUSABLE, USAGE
-from cbt_plugins.formatting.screen import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
+from cbt_plugins.exit_status import CANNOT, INTERRUPTED, OK, STATUSES, UNREAD, UNUSABLE, USAGE
+from cbt_plugins.formatting.screen import (
+    RED,
+    YELLOW,
+    NoOutput,
+    NoReader,
+    discard,
+    painted,
+    paper_of,
+    printable,
+    write_coloured,
+)
 from cbt_plugins.programs import NoHome
 from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
 
@@ -79,6 +90,11 @@ def call(work: Callable[[], int]) -> int:
         discard(sys.stdout)
         discard(sys.stderr)
         return UNREAD
+    except NoOutput as e:
+        return say("Error", f"cannot write to standard output: {e}", CANNOT)
+    except Exception:  # Python would exit with 1, which may mean a regression, or a changed file
+        traceback.print_exc()
+        return say("Error", "this is an error of cbt-plugins: please report it with the lines above", CANNOT)
 
 
 def _called(work: Callable[[], int]) -> int:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, List
 
 from cbt_plugins.exit_status import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, UNUSABLE
 from cbt_plugins.formatting.blocks import Block, Words
 from cbt_plugins.formatting.screen import printable
-from cbt_plugins.results.result_file import Unreadable
 
-from .command import CommandError, explain, is_optional
+from .command import CommandError, explain
 from .format_option import JSON, MD, TEXT, add_formats, print_results, remove_earlier
 
 if TYPE_CHECKING:
@@ -61,18 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build, deploy and measure both sides in turns; return the exit status that the help lists."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    try:
-        return _run(args)
-    except (CommandError, Unreadable):
-        raise
-    except Exception as e:  # Python would exit with 1, which means a regression here
-        if isinstance(e, ImportError) and is_optional(e):
-            raise
-        traceback.print_exc()
-        return CANNOT
-
-
-def _run(args: argparse.Namespace) -> int:
     from cbt_plugins.bisect.commit_history import GitError
     from cbt_plugins.campaigns.schedule import CampaignError
     from cbt_plugins.compare.sides import former_runs

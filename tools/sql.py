@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
         return OK
     if args.archive is None or args.query is None:
         raise CommandError("give an archive and a query; --list shows the tables")
+    if args.query == "-" and sys.stdin is None:
+        raise CommandError("cannot read the query: standard input is closed")
     query = sys.stdin.read() if args.query == "-" else args.query
     unreadable: List[str] = []
     try:

@@ -28,12 +28,18 @@ class NoReader(BaseException):
     """Nobody reads our output any more. No OSError, which would be taken for one of the files that a verb reads."""
 
 
+class NoOutput(BaseException):
+    """Standard output is closed, or cannot be written, as on a full disk; the text says why. No OSError, as above."""
+
+
 class _Printable:
     """A text stream that writes what is printable."""
 
-    def __init__(self, stream: TextIO, endures: bool) -> None:
+    def __init__(self, stream: TextIO, endures: bool, is_output: bool = False, is_closed: bool = False) -> None:
         self._stream = stream
         self._endures = endures
+        self._is_output = is_output  # the answer of a verb; on standard error are its messages
+        self._is_closed = is_closed
 
     def write(self, text: str) -> int:
         start = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
@@ -42,6 +48,8 @@ class _Printable:
 
     def write_safe(self, text: str) -> None:
         """Write a text of which all is ours, or printable."""
+        if self._is_closed and self._is_output and not self._endures:
+            raise NoOutput("it is closed")
         with self._unread():
             self._stream.write(text)
 
@@ -57,6 +65,12 @@ class _Printable:
             if not self._endures:
                 raise NoReader from None
             discard(self._stream)
+        except OSError as error:
+            if not self._is_output:
+                raise
+            discard(self._stream)  # what is still in its buffer
+            if not self._endures:
+                raise NoOutput(error.strerror or str(error)) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -117,13 +131,17 @@ def printable_output(endures: bool = False) -> Iterator[None]:
     """Let everything that this process writes to its terminal be `printable`.
 
     `endures`: it goes on when nobody reads its output any more, as an undo has to in `cbt-tools undo DIR | head`.
+    A stream that was closed (`>&-`) is None.
     """
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _Printable(streams[0], endures), _Printable(streams[1], endures)
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = streams
+    with contextlib.ExitStack() as nowhere:
+        out, err = (stream or nowhere.enter_context(open(os.devnull, "w")) for stream in streams)
+        sys.stdout = _Printable(out, endures, is_output=True, is_closed=streams[0] is None)
+        sys.stderr = _Printable(err, endures)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
 
 
 #: columns of lines of words, where a terminal has no fewer; tables are as wide as they must be

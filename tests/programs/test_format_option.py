@@ -255,6 +255,58 @@ def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None
         assert main(["undo", str(tmp_path)]) == 0  # nothing is open: its status, and not that of the pipe
 
 
+@contextmanager
+def unwritable(how: str) -> Iterator[None]:
+    """Let standard output be a full disk, or closed."""
+    stream = sys.stdout
+    with open("/dev/full", "w") as full:
+        sys.stdout = full if how == "full" else None
+        try:
+            yield
+        finally:
+            sys.stdout = stream
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+@pytest.mark.parametrize("verb", [*FORMS, "verify", "--help", "--version"])
+def test_an_output_that_cannot_be_written_is_no_verdict(
+    verb: str, how: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1 is a regression of `gate`, and a changed file of `verify`."""
+    with unwritable(how):
+        assert main([verb, *words.get("report" if verb == "verify" else verb, [])]) == 125
+    why = "No space left on device" if how == "full" else "it is closed"
+    assert capsys.readouterr().err == f"Error: cannot write to standard output: {why}\n"
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_what_changes_a_cluster_goes_on_without_an_output(how: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").touch()
+    with unwritable(how):
+        assert main(["undo", str(tmp_path)]) == 0
+
+
+def test_a_query_from_an_input_that_is_closed(
+    words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["sql", words["sql"][0], "-"]) == 2
+    assert capsys.readouterr().err == "Error: cannot read the query: standard input is closed\n"
+
+
+@pytest.mark.parametrize("verb", ["gate", "verify"])
+def test_an_error_of_the_program_is_no_verdict(
+    verb: str, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: Any) -> int:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(f"cbt_plugins.tools.{verb}.run", broken)
+    assert main([verb, *words["gate" if verb == "gate" else "report"]]) == 125
+    *trace, error = capsys.readouterr().err.splitlines()
+    assert trace[-1] == "RuntimeError: broken" and error.startswith("Error: this is an error of cbt-plugins: ")
+
+
 # --- a terminal
 # --------------------------------------------------------------------------------------------------------
 
