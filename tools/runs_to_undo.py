@@ -12,7 +12,7 @@ from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.undo_journal import FILE, read_lines, still_open
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.result_file import NoRun, Unreadable
+from cbt_plugins.results.result_file import ArchivesBelow, NoRun, Unreadable
 
 from .command import CommandError, warn
 
@@ -74,7 +74,7 @@ def _has_run(archive: Path) -> bool:
         return True
     try:
         return bool(find_runs(archive))
-    except NoRun:
+    except (ArchivesBelow, NoRun):
         return False
     except Unreadable:  # a folder that may have runs
         return True

@@ -23,7 +23,7 @@ from cbt_plugins.journal import (
 )
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results import engines_of_archives
-from cbt_plugins.results.result_file import NOT_ALLOWED, NoRun, NotThere, Unreadable
+from cbt_plugins.results.result_file import NOT_ALLOWED, ArchivesBelow, NoRun, NotThere, Unreadable
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class ArchivedRun:
 def find_runs(path: Path) -> List[Path]:
     """Return the run directories of an archive, of its results/, of one iteration, or the one that `path` is.
 
-    Raises NotThere; NoRun when there is none; Unreadable when a folder of the archive cannot be read, when the path is
-    in a run of ours, and when archives are below it: no other program left these files.
+    Raises NotThere; ArchivesBelow; NoRun when there is none; Unreadable when a folder of the archive cannot be read,
+    and when the path is in a run of ours.
     """
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
@@ -154,7 +154,7 @@ def find_runs(path: Path) -> List[Path]:
     archives = _archives_below(path)
     if archives:
         suffix = f" and {len(archives) - _NAMED} more" if len(archives) > _NAMED else ""
-        raise Unreadable(f"{path}: no run in it; archives below it: {', '.join(archives[:_NAMED])}{suffix}")
+        raise ArchivesBelow(f"{path}: no run in it; archives below it: {', '.join(archives[:_NAMED])}{suffix}")
     raise NoRun(f"{path}: no run in it (looked for results/*/id-*)")
 
 

@@ -45,6 +45,10 @@ class NoRun(Unreadable):
     """A path without a run of an archive, in it or below it: it may have results of another program."""
 
 
+class ArchivesBelow(Unreadable):
+    """A folder of archives, which is no archive."""
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn every error that reading what is below `path` raises into Unreadable.
