@@ -126,6 +126,19 @@ def test_a_drift_is_no_change() -> None:
     assert step.forbidden_by is None and step.p is not None and step.p < 0.001
 
 
+def test_a_drift_hides_no_change() -> None:
+    """The new side is 5 % worse, and the cluster gains 7 % while the runs are made: the sides look nearly equal."""
+    drift = np.exp(0.02 * np.random.default_rng(2).normal(size=40)) * np.linspace(1, 1.07, 40)
+    hidden = compared("B" * 20 + "N" * 20, 100 * drift, -0.05)
+    assert hidden.forbidden_by is None and hidden.change is not None and abs(hidden.change) < 0.02
+    assert hidden.change_low is not None and hidden.inner_low is not None and hidden.inner_high is not None
+    assert hidden.change_low < hidden.inner_low < -0.05 < hidden.change < hidden.inner_high
+    (text,) = (warning.text for warning in hidden.warnings if warning.code == "drift")
+    assert "the interval includes the change without the drift" in text
+    turns = compared("BN" * 20, 100 * drift, -0.05)
+    assert turns.inner_high is not None and turns.inner_high < -0.03 and "drift" not in codes(turns)
+
+
 @pytest.mark.parametrize(
     ("pattern", "groups"),
     [

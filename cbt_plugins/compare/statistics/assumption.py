@@ -14,7 +14,7 @@ from typing import Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.run_order import Block, order_warnings, trend_warnings
+from cbt_plugins.compare.statistics.run_order import Block, order_warnings, seen_drift, trend_warnings
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
 from cbt_plugins.formatting import signed_percent
 
@@ -149,6 +149,7 @@ class RunAssumption(Assumption[TwoSides]):
         if not data.in_turns:
             warnings += trend_warnings(data.first, data.second)
         if data.when:
+            shift = _with_drift(shift, data, data.when)
             warnings += order_warnings((data.x, data.y), data.when, data.alpha, data.run_blocks, data.shown)
         low, high = map(data.relative, shift.interval) if shift.interval else (None, None)
         inner_low, inner_high = map(data.relative, shift.narrower) if shift.narrower else (None, None)
@@ -161,6 +162,24 @@ class RunAssumption(Assumption[TwoSides]):
             inner_high=inner_high,
             blocks=data.in_turns,
         )
+
+
+def hull(first: Interval, second: Interval) -> Interval:
+    """Return the interval that holds both; None if one of them is None."""
+    return (min(first[0], second[0]), max(first[1], second[1])) if first and second else None
+
+
+def _with_drift(shift: Shift, sides: TwoSides, when: Tuple[np.ndarray, np.ndarray]) -> Shift:
+    """Return the shift with intervals that also hold the change without a drift that is seen.
+
+    A drift can hide a change as well as look like one. If the change without the drift may be 0, a warning forbids the
+    verdict, and the intervals stay as they are.
+    """
+    drift = seen_drift((sides.x, sides.y), when, sides.run_blocks)
+    if drift is None or drift.change_p >= sides.alpha:
+        return shift
+    wide, narrow = (drift.interval(alpha) for alpha in (sides.alpha, 2 * sides.alpha))
+    return shift._replace(interval=hull(shift.interval, wide), narrower=hull(shift.narrower, narrow))
 
 
 def no_scatter(shift: Shift, sides: TwoSides) -> List[StatisticsWarning]:

@@ -11,7 +11,7 @@ from typing import List, Optional
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.assumption import FEWEST, Interval, RunAssumption, Shift, TwoSides, no_scatter
+from cbt_plugins.compare.statistics.assumption import FEWEST, RunAssumption, Shift, TwoSides, hull, no_scatter
 from cbt_plugins.compare.statistics.ranks import (
     aligned_rank_p,
     rank_sum_floor,
@@ -114,11 +114,7 @@ def _inner_of_both(exact: Shift, t: Shift) -> Shift:
     Ranks of runs that are equal do not tell how far apart the other runs are: if most runs of both sides are 0, the
     interval of ranks is (0, 0), however long the outages of some runs of one side were.
     """
-    return exact._replace(narrower=_hull(exact.narrower, t.narrower) or exact.narrower)
-
-
-def _hull(first: Interval, second: Interval) -> Interval:
-    return (min(first[0], second[0]), max(first[1], second[1])) if first and second else None
+    return exact._replace(narrower=hull(exact.narrower, t.narrower) or exact.narrower)
 
 
 def _unequal(sides: TwoSides) -> bool:
@@ -129,6 +125,6 @@ def _both(exact: Shift, t: Shift) -> Shift:
     """Return the shift that both tests support: the larger p, and intervals that hold both."""
     if t.p is None or exact.p is None:
         return exact
-    wide, narrow = _hull(exact.interval, t.interval), _hull(exact.narrower, t.narrower)
+    wide, narrow = hull(exact.interval, t.interval), hull(exact.narrower, t.narrower)
     names = f"{exact.method} and {t.method}"
     return exact._replace(interval=wide, narrower=narrow, method=names, p=max(exact.p, t.p), exact=exact.p)

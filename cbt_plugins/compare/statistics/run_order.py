@@ -52,6 +52,13 @@ class Line(NamedTuple):
     p: float  # of "there is no drift"
     change: float  # new - base, with the drift taken out
     change_p: float
+    error: float  # standard error of the change
+    freedom: float
+
+    def interval(self, alpha: float) -> Tuple[float, float]:
+        """Return the interval of the change at the confidence 1 - alpha."""
+        reach = float(special.stdtrit(self.freedom, 1 - alpha / 2)) * self.error
+        return self.change - reach, self.change + reach
 
 
 def blocks(base: Times, new: Times) -> List[Block]:
@@ -182,11 +189,11 @@ def line(x: np.ndarray, y: np.ndarray, times: Tuple[Times, Times]) -> Optional[L
     change = float(y.mean() - x.mean()) - slope * apart
     if not variance:
         return None
+    errors = [math.sqrt(variance * part) for part in (1 / spread, 1 / n + 1 / m + apart**2 / spread)]
     p, change_p = (
-        2 * float(special.stdtr(freedom, -abs(value) / math.sqrt(variance * part)))
-        for value, part in ((slope, 1 / spread), (change, 1 / n + 1 / m + apart**2 / spread))
+        2 * float(special.stdtr(freedom, -abs(value) / error)) for value, error in zip((slope, change), errors)
     )
-    return Line(slope * (n + m - 1), p, change, change_p)
+    return Line(slope * (n + m - 1), p, change, change_p, errors[1], freedom)
 
 
 def resembling_p(x: np.ndarray, y: np.ndarray) -> Optional[float]:
@@ -204,6 +211,25 @@ def resembling_p(x: np.ndarray, y: np.ndarray) -> Optional[float]:
     return (1 + int((random <= seen * (1 + 1e-9)).sum())) / (_ORDERS + 1)
 
 
+def seen_drift(
+    sides: Tuple[np.ndarray, np.ndarray], when: Tuple[np.ndarray, np.ndarray], run_blocks: Sequence[Block]
+) -> Optional[Line]:
+    """Return the lines through both sides if one was made after the other and they show a drift; else None."""
+    (x, y), times = _with_times(sides, when)
+    if not len(x) or not len(y) or not one_after_other(*times, run_blocks):
+        return None
+    fitted = line(x, y, times)
+    return fitted if fitted and fitted.p < SEEN else None
+
+
+def _with_times(
+    sides: Tuple[np.ndarray, np.ndarray], when: Tuple[np.ndarray, np.ndarray]
+) -> Tuple[Tuple[np.ndarray, np.ndarray], Tuple[np.ndarray, np.ndarray]]:
+    """Return the runs of both sides whose times are known, and these times."""
+    seen = [np.isfinite(at) for at in when]
+    return (sides[0][seen[0]], sides[1][seen[1]]), (when[0][seen[0]], when[1][seen[1]])
+
+
 def order_warnings(
     sides: Tuple[np.ndarray, np.ndarray],
     when: Tuple[np.ndarray, np.ndarray],
@@ -215,20 +241,23 @@ def order_warnings(
 
     `shown` returns a shift on the scale of the sides as people read it.
     """
-    x, y = sides
-    seen = [np.isfinite(at) for at in when]
-    lost = sum(int((~has_time).sum()) for has_time in seen)
+    drift, runs = seen_drift(sides, when, run_blocks), sum(map(len, sides))
+    (x, y), when = _with_times(sides, when)
+    lost = runs - len(x) - len(y)
     if lost:
-        text = f"{lost} of {len(x) + len(y)} runs have no start time: only the order of the other runs was checked"
+        text = f"{lost} of {runs} runs have no start time: only the order of the other runs was checked"
         yield StatisticsWarning("order-unknown", text)
-        x, y, when = x[seen[0]], y[seen[1]], (when[0][seen[0]], when[1][seen[1]])
     if not len(x) or not len(y) or not (in_groups(*when) or one_after_other(*when)):
         return
-    fitted = line(x, y, when) if one_after_other(*when, run_blocks) else None
     p = resembling_p(*(values[np.argsort(at, kind="stable")] for values, at in zip((x, y), when)))
-    if fitted and fitted.p < SEEN and fitted.change_p >= alpha:
-        text = f"the runs drift by about {shown(fitted.drift)} in all, and the change may be that drift"
-        yield StatisticsWarning("drift-of-runs", f"{text} (with it taken out p is {fitted.change_p:.2g}): interleave")
+    if drift:
+        text = f"the runs drift by about {shown(drift.drift)} in all"
+        if drift.change_p >= alpha:
+            text += f", and the change may be that drift (with it taken out p is {drift.change_p:.2g}): interleave"
+            yield StatisticsWarning("drift-of-runs", text)
+        else:
+            text += f": the interval includes the change without the drift ({shown(drift.change)}): interleave"
+            yield StatisticsWarning("drift", text)
     if p is not None and p < ALPHA:
         text = "runs resemble those before and after them, so their scatter does not say how far sides differ by chance"
         yield StatisticsWarning("correlated-runs", f"{text} (p = {p:.2g}): interleave")
