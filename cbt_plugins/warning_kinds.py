@@ -221,6 +221,7 @@ _ALL = (
     WarningKind("not-usable", "a run is incomplete, lost data, or is not to be trusted"),
     WarningKind("same-runs", "both sides of the comparison are the same runs"),
     WarningKind("not-interleaved", "the runs of the sides were not made in turns"),
+    WarningKind("same-archive", "several runs of a side are iterations of one archive, which are not independent"),
     WarningKind("within-run", "repetitions of a failure within one run of each side were compared, not runs"),
     WarningKind("one-baseline", "repetitions within one run are divided by one baseline, whose scatter is unknown",
                 forbids_verdict=True),

@@ -387,7 +387,7 @@ def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[Comparison
         text = "both sides are the same runs: nothing can differ"
         return (ComparisonWarning("same-runs", "base, new", text), *_mixed(case), *_runs("base", case.base, rows))
     each = [warning for side in ("base", "new") for warning in _runs(side, getattr(case, side), rows)]
-    return (*_mixed(case), *_not_interleaved(case), *each)
+    return (*_mixed(case), *_not_interleaved(case), *_same_archive(case), *each)
 
 
 def _mixed(case: Case) -> Iterator[ComparisonWarning]:
@@ -416,6 +416,19 @@ def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
     if unknown:
         text += f" (no start is known of {unknown} of the {every} runs)"
     yield ComparisonWarning("not-interleaved", "base, new", text)
+
+
+def _same_archive(case: Case) -> Iterator[ComparisonWarning]:
+    """Yield a warning of sides with several iterations of one archive: archives of one build differ by chance, too."""
+    sides = []
+    for side, runs in (("base", case.base), ("new", case.new)):
+        paths = [Path(run.source) for run in runs]
+        archives = [path.parent.parent for path in paths if path.name.startswith("id-")]  # results/ITERATION/id-*
+        if len(set(archives)) < len(archives):
+            sides.append(side)
+    if sides:
+        text = "several runs are iterations of one archive: how much archives differ by chance is not in the interval"
+        yield ComparisonWarning("same-archive", ", ".join(sides), text)
 
 
 def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Set
 import pytest
 from compare_records import noise, record, runs, side, warning
 
-from cbt_plugins.compare.sides import without_series
+from cbt_plugins.compare.sides import Side, without_series
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
@@ -372,6 +372,20 @@ def test_interleaved_runs_give_no_warning() -> None:
     assert [its.code for its in compare(a, [late]).sections[0].warnings] == ["not-interleaved"]
     groups = side("b", runs(lots(seed=2), begin=2.5))  # BBBNBNBNBNNN
     assert [its.code for its in compare(a, [groups]).sections[0].warnings] == ["not-interleaved"]
+
+
+def test_iterations_of_one_archive_give_a_warning() -> None:
+    def made(name: str, archives: List[str]) -> Side:
+        its = runs(lots(), begin=0.5 * (name == "b"))
+        paths = [f"{archive}/results/{i:08d}/id-{i}" for i, archive in enumerate(archives)]
+        return side(name, [dataclasses.replace(run, source=path) for run, path in zip(its, paths)])
+
+    apart = made("a", [f"quincy{i}" for i in range(6)])
+    for archives, where in ((["reef"] * 6, ["new"]), (["r1", "r2"] * 3, ["new"]), (list("123456"), [])):
+        warnings = compare(apart, [made("b", archives)]).sections[0].warnings
+        assert [its.where for its in warnings] == where and {its.code for its in warnings} <= {"same-archive"}
+    (both,) = compare(made("a", ["quincy"] * 6), [made("b", ["reef"] * 6)]).sections[0].warnings
+    assert both.where == "base, new"
 
 
 def test_one_run_without_a_time_does_not_hide_the_order_of_the_others() -> None:
