@@ -96,6 +96,16 @@ def test_values_in_bins_are_known_by_half_a_bin_less() -> None:
     assert verdicts == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
 
 
+def test_the_ends_of_bins_are_multiplied() -> None:
+    """20 +- 5 and 20 +- 5: the true ratio is from 15 / 25 to 25 / 15; a base that may be 0 has no upper end."""
+    equal = compare_runs([20.0] * 6, [20.0] * 6)
+    told = widened(equal, (5.0, 5.0), (5.0, 5.0))
+    assert (told.change_low, told.change_high) == (pytest.approx(15 / 25 - 1), pytest.approx(25 / 15 - 1))
+    assert (told.inner_low, told.inner_high) == (told.change_low, told.change_high)
+    open_end = widened(equal, (20.0, 5.0), (25.0, 5.0))
+    assert (open_end.change_low, open_end.change_high) == (-1.0, float("inf"))
+
+
 def test_the_true_values_of_ladders_are_above_their_answers() -> None:
     """A limit from 400 to 440, and one from 300 to 345: the change is from 300 / 440 to 345 / 400."""
     told = widened(compare_runs([400.0] * 6, [300.0] * 6), (0.0, 40.0), (0.0, 45.0))

@@ -7,6 +7,7 @@ be false (Benjamini and Hochberg, 1995), which costs less where there are many. 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Collection, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
@@ -207,7 +208,8 @@ def widened(comparison: Comparison, base: Tuple[float, float], new: Tuple[float,
     """Return a comparison of values that are known up to so much (below, above) on the base's and the new side.
 
     It is in the unit of the values: half a bin, or a step of a ladder. All intervals grow by it; where that of the
-    change then contains 0 there is no verdict.
+    change then contains 0 there is no verdict. The true ratio is lowest if the new value is as far below and the base
+    as far above as they may be, and highest the other way round; a base that may be 0 leaves it without an upper end.
     """
     base_side, new_side = (
         replace(side, low=_less(side.low, below), high=_less(side.high, -above))
@@ -216,13 +218,15 @@ def widened(comparison: Comparison, base: Tuple[float, float], new: Tuple[float,
     levels = comparison.base.value, comparison.new.value
     if comparison.change is None or min(levels) <= 0:
         return replace(comparison, base=base_side, new=new_side)
-    lower, upper = 1 + base[1] / levels[0] + new[0] / levels[1], 1 + base[0] / levels[0] + new[1] / levels[1]
-    text = f"values are in bins, or steps: the interval ends {percent(lower - 1)} lower and {percent(upper - 1)} higher"
+    lowest = max(0.0, 1 - new[0] / levels[1]) / (1 + base[1] / levels[0])
+    highest = (1 + new[1] / levels[1]) / (1 - base[0] / levels[0]) if base[0] < levels[0] else math.inf
+    upper = f"and {percent(highest - 1)} higher" if math.isfinite(highest) else "and has no end: the base may be 0"
+    text = f"values are in bins, or steps: the interval ends {percent(1 - lowest)} lower {upper}"
     low, inner_low = (
-        None if end is None else (1 + end) / lower - 1 for end in (comparison.change_low, comparison.inner_low)
+        None if end is None else (1 + end) * lowest - 1 for end in (comparison.change_low, comparison.inner_low)
     )
     high, inner_high = (
-        None if end is None else (1 + end) * upper - 1 for end in (comparison.change_high, comparison.inner_high)
+        None if end is None else (1 + end) * highest - 1 for end in (comparison.change_high, comparison.inner_high)
     )
     return replace(
         comparison,
