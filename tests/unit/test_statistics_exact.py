@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cbt_plugins.compare.statistics import compare_differences
 from cbt_plugins.compare.statistics import ranks as exact
 
 DISTINCT = st.lists(st.integers(-1000, 1000), min_size=2, max_size=14, unique=True)
@@ -118,3 +119,15 @@ def test_floors_are_the_p_of_runs_that_are_all_apart(n: int) -> None:
     low, high = np.arange(n, dtype=float), 100 + np.arange(n, dtype=float)
     assert exact.rank_sum_p(low, high) == pytest.approx(exact.rank_sum_floor(n, n))
     assert exact.signed_rank_p(high) == pytest.approx(exact.signed_rank_floor(n))
+
+
+def test_equal_runs_do_not_make_the_interval_of_the_others_short() -> None:
+    """The interval that is shown is no shorter than the inner one, and the exact test decides about 0."""
+    quiet, long = [0.0] * 8, [0.0] * 7 + [300.0]
+    told = compare_differences(quiet, long)
+    assert told.inner_high is not None and told.change_high is not None and told.change_high > told.inner_high > 50
+    assert (told.change_low or 0.0) < (told.inner_low or 0.0) < 0
+    worse = compare_differences(quiet, [3.0] * 7 + [300.0])
+    assert worse.p is not None and worse.p < 0.001 and worse.change_low == 3 and (worse.change_high or 0.0) > 50
+    better = compare_differences([3.0] * 7 + [300.0], quiet)
+    assert better.change_high == -3 and (better.change_low or 0.0) < -50

@@ -248,12 +248,14 @@ def test_differences_of_small_counts_keep_their_error(runs: int, paired: bool) -
 
 def test_runs_of_which_most_are_alike_have_a_scatter() -> None:
     found = compare_differences([0.0] * 8, [24.0, *[0.0] * 7])
-    assert (found.p, found.change_high) == (1.0, 0.0) and "no-scatter" not in codes(found)
+    assert found.p == 1.0 and (found.change_high or 0.0) > (found.inner_high or 0.0) > 8
+    assert "no-scatter" not in codes(found)
 
 
 def test_differences_are_in_the_unit_of_the_values() -> None:
     found = compare_differences([0.0, 0, 1, 0, 0, 0], [5.0, 6, 4, 7, 6, 5])
-    assert (found.change, found.change_low, found.change_high) == (5.0, 4.0, 6.0) and codes(found) == []
+    assert (found.change, found.change_low, found.change_high) == (5.0, 4.0, pytest.approx(6.438, abs=0.001))
+    assert codes(found) == []  # by ranks alone it ends at 6
     nothing = compare_differences([0.0] * 5, [0.0] * 5)
     assert (nothing.change, nothing.p, nothing.inner_high) == (0.0, 1.0, 0.0)
 

@@ -66,7 +66,7 @@ class ExactPairs(Ranks):
         _, narrower = shift_of_pairs(pairs, 2 * sides.alpha)
         floor = signed_rank_floor(len(pairs))
         exact = Shift(value, interval, narrower, signed_rank_p(pairs), "exact signed ranks", t.p, floor)
-        return _inner_of_both(exact, t) if _has_ties(pairs) else exact
+        return _with_ties(exact, t) if _has_ties(pairs) else exact
 
 
 class ExactBlocks(Ranks):
@@ -100,7 +100,7 @@ class ExactRanks(Ranks):
         exact = Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
         if _unequal(sides):
             return _both(exact, t)
-        return _inner_of_both(exact, t) if _has_ties(x, y) else exact
+        return _with_ties(exact, t) if _has_ties(x, y) else exact
 
 
 def _has_ties(*values: np.ndarray) -> bool:
@@ -108,13 +108,19 @@ def _has_ties(*values: np.ndarray) -> bool:
     return len(np.unique(every)) < len(every)
 
 
-def _inner_of_both(exact: Shift, t: Shift) -> Shift:
-    """Return the shift with an inner interval that both tests support.
+def _with_ties(exact: Shift, t: Shift) -> Shift:
+    """Return the shift with intervals that both tests support.
 
     Ranks of runs that are equal do not tell how far apart the other runs are: if most runs of both sides are 0, the
-    interval of ranks is (0, 0), however long the outages of some runs of one side were.
+    interval of ranks is (0, 0), however long the outages of some runs of one side were. But that 0 is outside of the
+    interval is decided by the exact test: the end next to 0 stays.
     """
-    return exact._replace(narrower=hull(exact.narrower, t.narrower) or exact.narrower)
+    wide = hull(exact.interval, t.interval)
+    if wide and exact.interval:
+        low, high = exact.interval
+        wide = (low if low > 0 else wide[0], high if high < 0 else wide[1])
+    narrower = hull(exact.narrower, t.narrower)
+    return exact._replace(interval=wide or exact.interval, narrower=narrower or exact.narrower)
 
 
 def _unequal(sides: TwoSides) -> bool:
