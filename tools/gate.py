@@ -33,7 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(limits of the new value); repeatable; the last limit that matches a metric counts",
     )
     parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file with limits: {GET.p99_ms: 10%%, ...}")
-    parser.add_argument("--alpha", metavar="P", help=f"false alarm rate of the gate (default: {ALPHA:g})")
+    parser.add_argument(
+        "--alpha",
+        metavar="P",
+        help="false alarm rate of all limits of changes together; a limit of a value has half of it for itself "
+        f"(default: {ALPHA:g})",
+    )
     add_formats(parser, TEXT, JSON, CSV, MD, HTML)
     parser.set_defaults(margin=None, confidence=None)
 
