@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check the limits and print the result; return the exit status that the help lists."""
-    from cbt_plugins.compare.gate import GateLimits, blocks, data, gate, of_file, of_texts, table
+    from cbt_plugins.compare.gate import GateLimits, gate, of_file, of_texts
+    from cbt_plugins.compare.gate_output import blocks, data, table
     from cbt_plugins.compare.sides import are_same, sides
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Mapping, Sequence
 
-from cbt_plugins.compare import gate, history
+from cbt_plugins.compare import gate_output, history
 from cbt_plugins.compare.gate import Gated, GateOutcome
 from cbt_plugins.compare.history import History, LevelChange, Track
 from cbt_plugins.compare.output import change_of
@@ -34,8 +34,8 @@ _KINDS = {GateOutcome.OK: "better", GateOutcome.REGRESSION: "worse"}
 
 def gate_page(gated: Gated) -> str:
     """Return the page of a gate. The same input gives the same bytes."""
-    *details, _ = gate.blocks(gated)
-    answer = gate.outcome_line(gated)
+    *details, _ = gate_output.blocks(gated)
+    answer = gate_output.outcome_line(gated)
     kind = _KINDS.get(gated.outcome, "inconclusive")
     name = ", ".join(side.name for side in gated.compared.contenders)
     return _page(f"{name} against {gated.compared.base.name}", "gate", details, [Sentence(answer, kind)])

@@ -11,7 +11,8 @@ import pytest
 from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.configuration_differences import Scale
-from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
+from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, gate, limit, of_file, of_texts
+from cbt_plugins.compare.gate_output import blocks, data
 from cbt_plugins.compare.table import Choice, Rules, compare
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.formatting.formats.terminal import Terminal
