@@ -359,7 +359,8 @@ def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
     sides = list(zip(("base", "new side"), row.runs, row.runs_without))
     judged_sides = sides if limit.is_of_change else sides[1:]
     few = [f"{n} of {n + without} runs of the {side}" for side, n, without in judged_sides if without]
-    if few and outcome is GateOutcome.OK:
+    unsure = outcome is GateOutcome.OK or (limit.is_of_change and bool(row.runs_without[0]))
+    if few and unsure:
         return Ruling(row.id, limit, GateOutcome.INCONCLUSIVE, f"{' and '.join(few)} have a number")
     return Ruling(row.id, limit, outcome, why)
 

@@ -24,7 +24,7 @@ from cbt_plugins.compare.configuration_differences import (
 )
 from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.run_order import in_groups
-from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
+from cbt_plugins.compare.statistics.verdicts import Comparison, StatisticsWarning, Verdict
 from cbt_plugins.metrics import METRICS, Metric, MetricSource
 from cbt_plugins.results.record_reader import each_record
 from cbt_plugins.results.result_file import Unreadable
@@ -313,6 +313,18 @@ def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Stati
         return ()
     text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other side have a number"
     return (StatisticsWarning("missing-values", text),)
+
+
+def held_back(comparison: Comparison, runs_without: Tuple[int, int]) -> Comparison:
+    """Return a judged comparison; with runs of the base, of the new side, that have no number, it may be inconclusive.
+
+    A number is missing where hardly a request succeeded: the runs that have a number are the better ones. So it is
+    neither better nor equivalent, and, if runs of the base have none, not worse.
+    """
+    unsure = (Verdict.BETTER, Verdict.EQUIVALENT, *((Verdict.WORSE,) if runs_without[0] else ()))
+    if any(runs_without) and comparison.verdict in unsure:
+        return replace(comparison, verdict=Verdict.INCONCLUSIVE)
+    return comparison
 
 
 def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:

@@ -20,6 +20,7 @@ from cbt_plugins.compare.sides import (
     Side,
     cases,
     forbidding,
+    held_back,
     not_recovered,
     other_limits,
     repeats,
@@ -346,6 +347,7 @@ class _Sides:
     times: Optional[Times]  # when the runs were made, nan where it is not known; None: not known of any
     paired: bool
     confidence: float
+    without: Tuple[int, int]  # runs of the base, of the new side, that have no number
     scatter: Optional[Scatter] = None
 
     @property
@@ -426,7 +428,8 @@ def _sides(metric: str, case: Case, values: Tuple[Values, Values], rules: Rules)
         for runs, values in ((case.base, base_values), (case.new, new_values))
     )
     has_times = not rules.paired and not all(map(isnan, (*first, *second)))
-    return _Sides(METRICS[metric], base, new, (first, second) if has_times else None, rules.paired, rules.confidence)
+    times, without = (first, second) if has_times else None, (base_values.count(None), new_values.count(None))
+    return _Sides(METRICS[metric], base, new, times, rules.paired, rules.confidence, without)
 
 
 def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
@@ -462,9 +465,8 @@ def _row(
     allowed = allowance.of(values.metric, median(m.value or 0.0 for m in base)) if allowance else None
     against = None if allowed is None else replace(values.compared(allowed), base=base_estimate, new=new_estimate)
     way = values.way(comparison)
-    without = (len(case.base) - len(base), len(case.new) - len(new))
     judged = (comparison, against, allowed)
-    return Row(contender, case.title, *key, way, values.counts, *judged, without, values.new_range)
+    return Row(contender, case.title, *key, way, values.counts, *judged, values.without, values.new_range)
 
 
 def _present(values: Values) -> List[Measurement]:
@@ -486,15 +488,6 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
         keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])},
     )
     for i, section in enumerate(sections):
-        judged_rows = [replace(row, comparison=_held(row, judged[i, k])) for k, row in enumerate(section.rows)]
+        row_verdicts = [held_back(judged[i, k], row.runs_without) for k, row in enumerate(section.rows)]
+        judged_rows = [replace(row, comparison=verdict) for row, verdict in zip(section.rows, row_verdicts)]
         yield replace(section, rows=tuple(judged_rows))
-
-
-def _held(row: Row, comparison: Comparison) -> Comparison:
-    """Return the comparison of a row; with runs that have no number it is neither better nor equivalent.
-
-    A number is missing where hardly a request succeeded: the runs that have a number are the better ones.
-    """
-    if any(row.runs_without) and comparison.verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
-        return replace(comparison, verdict=Verdict.INCONCLUSIVE)
-    return comparison

@@ -82,6 +82,10 @@ def test_runs_without_a_number_pass_no_gate(lost: Optional[float]) -> None:
     assert few in outcomes["p99_ms=10%"] and few in outcomes["p99_ms<=11"] and outcomes["p99_ms<=30"] == {few}
     assert all({word for word, _ in its} == {"inconclusive", "regression"} for its in list(outcomes.values())[:2])
     old = [replace(base[0], measurements=(replace(base[0].measurements[0], value=lost),)), *base[1:]]
+    (ruling,) = gate(side("a", old), [side("b", new)], GateLimits((limit("p99_ms", "10%"),)), Rules()).rulings
+    assert ruling.outcome is GateOutcome.INCONCLUSIVE  # the run that the base lost may be as bad as the new ones
+    assert compare(side("a", old), [side("b", new)]).rows[0].verdict.value == "inconclusive"
+    assert compare(side("a", base), [side("b", new)]).rows[0].verdict.value == "worse"
     limits = GateLimits((limit("p99_ms", "<=11"),))
     assert gate(side("a", old), [side("b", base[1:])], limits, Rules()).outcome is GateOutcome.OK  # a value of the new
 
