@@ -38,3 +38,11 @@ class Allowance:
         if metric.additive:
             return self.rise if self.rise is not None else max((self.share or 0.0) * base, metric.margin)
         return self.share if self.rise is None else self.rise / abs(base) if base else None
+
+    def factor_of(self, metric: Metric, base: float) -> float:
+        """Return the share by which the runs of the base are raised to the limit of an additive metric.
+
+        So the limit scatters as the base does. 0: it is added to the runs, as a rise, or a margin.
+        """
+        share = self.share or 0.0
+        return share if metric.additive and share * base > metric.margin else 0.0

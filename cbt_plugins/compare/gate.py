@@ -372,10 +372,15 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
     if comparison.forbidden_by:
         return GateOutcome.INCONCLUSIVE, comparison.forbidden_by.code
+    tested, shift = comparison, 0.0
+    if limit.share is not None and row.against and comparison.unit:
+        # the limit is a share of a base that scatters: the interval is of the new side and the limit
+        tested, shift = row.against, allowed if lower else -allowed
     readings = []
-    for low, high in ((comparison.change_low, comparison.change_high), (comparison.inner_low, comparison.inner_high)):
+    for low, high in ((tested.change_low, tested.change_high), (tested.inner_low, tested.inner_high)):
         if low is None or high is None:
             return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
+        low, high = low + shift, high + shift
         readings.append((low, high) if lower else (-high, -low))
     limit_text = output.amount(allowed, comparison.unit) if limit.rise is None else limit.text
     both, sure = (f"{_reading(*ends, comparison.unit)}, limit {limit_text}" for ends in readings)

@@ -373,14 +373,16 @@ class _Sides:
         """Whether there is one run each, with a series."""
         return self.single and bool(self.base[0].series and self.new[0].series)
 
-    def compared(self, allowed: float = 0.0) -> Comparison:
-        """Return the comparison of the new side with the base's, or with one that is so much worse."""
+    def compared(self, allowed: float = 0.0, share: float = 0.0) -> Comparison:
+        """Return the comparison of the new side with the base's, or with one that is so much worse; `share`: of an
+        additive metric, by this share."""
         if self.metric.direction is not Direction.LOWER:
-            allowed = -allowed
+            allowed, share = -allowed, -share
         if self.metric.additive:
             a, b = self._values
             least = least_scatter(self.metric.margin)
-            comparison = compare_differences(a + allowed, b, self.paired, self.confidence, self._times, least)
+            a = a * (1 + share) if share else a + allowed
+            comparison = compare_differences(a, b, self.paired, self.confidence, self._times, least)
             return replace(comparison, unit=self.metric.unit)
         limit = 1.0 + allowed
         if self.seconds:
@@ -462,8 +464,11 @@ def _row(
         for side, runs, estimate in sides
     )
     comparison = replace(comparison, base=base_estimate, new=new_estimate, warnings=tuple(warnings))
-    allowed = allowance.of(values.metric, median(m.value or 0.0 for m in base)) if allowance else None
-    against = None if allowed is None else replace(values.compared(allowed), base=base_estimate, new=new_estimate)
+    level = median(m.value or 0.0 for m in base)
+    allowed = allowance.of(values.metric, level) if allowance else None
+    share = allowance.factor_of(values.metric, level) if allowance else 0.0
+    against = None if allowed is None else values.compared(allowed, share)
+    against = against and replace(against, base=base_estimate, new=new_estimate)
     way = values.way(comparison)
     judged = (comparison, against, allowed)
     return Row(contender, case.title, *key, way, values.counts, *judged, values.without, values.new_range)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Optional
 
@@ -97,6 +98,24 @@ def test_a_gap_below_a_second_keeps_no_limit_below_a_second(gap: float, text: st
     base, new = (side(name, [record({key: gap}, name=name)]) for name in ("old", "young"))
     (ruling,) = gate(base, [new], GateLimits(tuple(of_texts([f"node down.longest_gap_s{text}"]))), Rules()).rulings
     assert ruling.outcome.word == outcome
+
+
+@pytest.mark.parametrize(
+    ("metric", "level", "share"), [("bad_s", 20, 1.0), ("bad_s", 20, 2.0), ("availability", 0.8, -0.5)]
+)
+def test_a_limit_that_is_a_share_of_a_count_scatters_as_the_base(metric: str, level: float, share: float) -> None:
+    """A true change as large as the limit is hardly ever ok, and hardly ever a regression."""
+    key, outcomes = ("node down", "GET", metric), []
+    limits = GateLimits(tuple(of_texts([f"node down.GET.{metric}={abs(share):.0%}"])))
+    for seed in range(60):
+        chance = random.Random(seed)
+        base, new = (
+            [mean * (1 + chance.gauss(0, scatter)) for _ in range(10)]
+            for mean, scatter in ((level, 0.1), (level * (1 + share), 0.02))
+        )
+        old, young = side("a", runs({key: base})), side("b", runs({key: new}, begin=0.5))
+        outcomes.append(gate(old, [young], limits, Rules()).outcome)
+    assert outcomes.count(GateOutcome.OK) <= 6 and outcomes.count(GateOutcome.REGRESSION) <= 5
 
 
 @pytest.mark.parametrize("name", ["highest_per_s", "find", "fi*", "*", "total", "find.total"])
