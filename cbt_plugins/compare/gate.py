@@ -379,7 +379,8 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
     readings = []
     for low, high in ((tested.change_low, tested.change_high), (tested.inner_low, tested.inner_high)):
         if low is None or high is None:
-            return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
+            alike = any(warning.code == "no-scatter" for warning in tested.warnings)
+            return GateOutcome.INCONCLUSIVE, "no-scatter" if alike else "no interval: too few runs"
         low, high = low + shift, high + shift
         readings.append((low, high) if lower else (-high, -low))
     limit_text = output.amount(allowed, comparison.unit) if limit.rise is None else limit.text

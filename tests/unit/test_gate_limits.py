@@ -118,6 +118,14 @@ def test_a_limit_that_is_a_share_of_a_count_scatters_as_the_base(metric: str, le
     assert outcomes.count(GateOutcome.OK) <= 6 and outcomes.count(GateOutcome.REGRESSION) <= 5
 
 
+@pytest.mark.parametrize(("count", "why"), [(2, "no interval: too few runs"), (3, "no-scatter"), (4, "no-scatter")])
+def test_answers_of_ladders_that_are_all_alike_have_no_scatter(count: int, why: str) -> None:
+    key = ("find", "total", "highest_per_s")
+    base, new = (side(str(level), runs({key: [level] * count}, begin=level)) for level in (400.0, 200.0))
+    (ruling,) = gate(base, [new], GateLimits(tuple(of_texts(["find.highest_per_s=5%"]))), Rules()).rulings
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, why)
+
+
 @pytest.mark.parametrize("name", ["highest_per_s", "find", "fi*", "*", "total", "find.total"])
 def test_a_limit_names_a_ladder_as_a_failure(name: str) -> None:
     key = ("find", "total", "highest_per_s")
