@@ -386,6 +386,11 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
     limit_text = output.amount(allowed, comparison.unit) if limit.rise is None else limit.text
     both, sure = (f"{_reading(*ends, comparison.unit)}, limit {limit_text}" for ends in readings)
     if beyond:
+        base_gap = comparison.base.value
+        if _are_lower_bounds(row.metric, base_gap):  # it may be as long as SURE_GAP, and so may be its share
+            longest_allowed = max(allowed, SURE_GAP * (limit.share or 0.0))
+            if readings[0][0] - (SURE_GAP - base_gap) <= longest_allowed:
+                return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
         return GateOutcome.REGRESSION, both
     if comparison.capped_by:
         return GateOutcome.INCONCLUSIVE, comparison.capped_by.code

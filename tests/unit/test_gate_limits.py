@@ -126,6 +126,28 @@ def test_answers_of_ladders_that_are_all_alike_have_no_scatter(count: int, why: 
     assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, why)
 
 
+@pytest.mark.parametrize(
+    ("base", "new", "text", "outcome"),
+    [
+        (0.11, 1.30, "=+1s", "inconclusive"),  # the gap of the base may be 1 s
+        (0.11, 2.30, "=+1s", "regression"),
+        (0.11, 1.70, "=+0.5s", "regression"),
+        (0.11, 2.30, "=200%", "inconclusive"),
+        (0.11, 3.30, "=200%", "regression"),
+        (1.11, 2.30, "=+1s", "regression"),
+        (0.11, 1.30, "=+2s", "ok"),
+    ],
+)
+def test_a_gap_of_the_base_below_a_second_may_be_a_second(base: float, new: float, text: str, outcome: str) -> None:
+    key = ("node down", "total", "longest_gap_s")
+    old, young = (
+        side(name, runs({key: [gap + 0.01 * i for i in range(5)]}, begin=begin))
+        for name, gap, begin in (("old", base, 0), ("young", new, 0.5))
+    )
+    (ruling,) = gate(old, [young], GateLimits(tuple(of_texts([f"node down.longest_gap_s{text}"]))), Rules()).rulings
+    assert ruling.outcome.word == outcome
+
+
 @pytest.mark.parametrize("name", ["highest_per_s", "find", "fi*", "*", "total", "find.total"])
 def test_a_limit_names_a_ladder_as_a_failure(name: str) -> None:
     key = ("find", "total", "highest_per_s")
