@@ -246,12 +246,14 @@ class Ruling:
 class Gated:
     """A comparison with its rulings. `rulings` are in the order of the rows, then of what is missing.
 
-    `rulings_alone` are on the values of configurations that only a contender has.
+    `rulings_alone` are on the values of configurations that only a contender has. `shadowed` are limits whose rows all
+    have a later limit, in words.
     """
 
     compared: Compared
     rulings: Tuple[Ruling, ...]
     rulings_alone: Tuple[Ruling, ...] = ()
+    shadowed: Tuple[str, ...] = ()
 
     @property
     def every_ruling(self) -> Tuple[Ruling, ...]:
@@ -286,7 +288,8 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     missing = [warning for section in compared.sections for warning in section.missing]
     missing += _missing(compared, limits)
     alone = list(_values_alone(compared, limits))
-    for limit in limits.idle([*keys, *(warning.key for warning in missing), *(key for key, _ in alone)]):
+    keys_with_limit = [*keys, *(warning.key for warning in missing), *(key for key, _ in alone)]
+    for limit in limits.idle(keys_with_limit):
         names = phases_and_operations([key for run in base.runs for key in run.keys])
         raise ValueError(f"limit {_name(limit)} matches nothing: {names}")
     beyond = _beyond(compared.rows, rules.alpha)
@@ -295,7 +298,9 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
         limit_of = limits.of(warning.key)
         assert limit_of is not None
         rulings.append(Ruling(warning.where, limit_of, GateOutcome.INCONCLUSIVE, warning.text))
-    return Gated(compared, tuple(rulings), tuple(ruling for _, ruling in alone))
+    in_use = set(map(id, map(limits.of, keys_with_limit)))
+    shadowed = (f"{_name(limit)}: {limit.text}" for limit in limits.limits if id(limit) not in in_use)
+    return Gated(compared, tuple(rulings), tuple(ruling for _, ruling in alone), tuple(shadowed))
 
 
 def _values_alone(compared: Compared, limits: GateLimits) -> Iterator[Tuple[Key, Ruling]]:

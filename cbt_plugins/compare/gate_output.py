@@ -32,6 +32,7 @@ def blocks(gated: Gated) -> List[Block]:
     parts.append(Notes("missing numbers", tuple(f"{ruling.row}: {ruling.why}" for ruling in rulings)))
     alone = tuple(f"{ruling.row}: {ruling.outcome.word}: {ruling.why}" for ruling in gated.rulings_alone)
     parts.append(Notes("limits of values in configurations that the base does not have", alone))
+    parts.append(Notes("limits without effect: all of their rows have a later limit", gated.shadowed))
     parts.append(Notes("not compared", compared.not_compared))
     parts.append(Words((outcome_line(gated),)))
     return parts

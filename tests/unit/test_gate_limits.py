@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Optional
+from typing import List, Optional, Tuple
 
 import pytest
 from compare_records import record, runs, side
@@ -12,7 +12,9 @@ from compare_records import record, runs, side
 pytest.importorskip("scipy")
 
 from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, of_texts
+from cbt_plugins.compare.gate_output import blocks
 from cbt_plugins.compare.table import Rules
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.results.run_record import Measurement
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -146,6 +148,21 @@ def test_a_gap_of_the_base_below_a_second_may_be_a_second(base: float, new: floa
     )
     (ruling,) = gate(old, [young], GateLimits(tuple(of_texts([f"node down.longest_gap_s{text}"]))), Rules()).rulings
     assert ruling.outcome.word == outcome
+
+
+@pytest.mark.parametrize(
+    ("texts", "shadowed"),
+    [
+        (["GET.p99_ms=10%", "GET.p99_ms<=170"], ("GET.p99_ms: 10%",)),
+        (["GET.p99_ms<=170", "p99_ms<=170", "p99_ms<=170"], ("GET.p99_ms: <=170", "p99_ms: <=170")),
+        (["obj_per_s>=90", "p99_ms=10%"], ()),
+    ],
+)
+def test_limits_whose_rows_have_a_later_limit_are_named(texts: List[str], shadowed: Tuple[str, ...]) -> None:
+    base, new = (side(name, runs({GET: [100.0] * 3, P99: [20.0] * 3})) for name in ("old", "young"))
+    gated = gate(base, [new], GateLimits(tuple(of_texts(texts))), Rules())
+    assert gated.shadowed == shadowed
+    assert ("limits without effect" in Terminal().text(blocks(gated))) == bool(shadowed)
 
 
 @pytest.mark.parametrize("name", ["highest_per_s", "find", "fi*", "*", "total", "find.total"])
