@@ -30,7 +30,8 @@ def main() -> None:
         return
     archive = Path(words[2])
     (archive / "results" / "00000000" / "id-1a2b3c4d").mkdir(parents=True)
-    (cluster / f"left-{os.getpid()}").write_text(str(archive))
+    (cluster / f"writing-{os.getpid()}").write_text(str(archive))
+    (cluster / f"writing-{os.getpid()}").rename(cluster / f"left-{os.getpid()}")  # a kill comes once it is there
     while os.environ.get("LEAVING_HANGS"):
         time.sleep(0.05)
     sys.exit(1)

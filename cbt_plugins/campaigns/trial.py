@@ -183,9 +183,12 @@ def _undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
 
 
 def _has_run(archive: Path) -> bool:
-    """Tell whether an archive has a run, or may have one: without a run, nothing has changed the cluster."""
+    """Tell whether an archive has a run, or may have one: without a run, nothing has changed the cluster.
+
+    The profile `faults` has a folder of its own beside the runs of CBT's benchmarks.
+    """
     try:
-        return bool(find_runs(archive))
+        return (archive / "faults").is_dir() or bool(find_runs(archive))
     except NoRun:
         return False
     except Unreadable:
