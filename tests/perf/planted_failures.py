@@ -71,7 +71,7 @@ PLANTS = {
         "recovery_s",
         "10%",
         "osd_recovery_sleep",
-        {BASE: 0.15, NEW: 0.22},
+        {BASE: 0.15, NEW: 0.21},
         "60s",
         {"get": 100},  # writes would make a recovery of their own
         restored=True,
