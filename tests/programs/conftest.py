@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, List
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List
 
 import pytest
 import yaml
@@ -15,6 +15,7 @@ from archive_builder import COPIED, HALF
 from burning_daemon import Daemon
 from rook_cluster import CLIENT, CONSENT, NAMESPACE, OWN, STORE, kubectl, tool, wait_until_at_rest, watched_pods
 from rook_daemons import Rook
+from verb_words import words_with
 
 from cbt_plugins.journal import Journal
 from cbt_plugins.results.live_run import LiveRun
@@ -22,6 +23,12 @@ from cbt_plugins.results.live_run import LiveRun
 if TYPE_CHECKING:  # needs jinja2
     from cbt_plugins.report.live_page import LivePage
     from cbt_plugins.report.live_server import LiveServer
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, List[str]]:
+    """What each verb is called with."""
+    return words_with(tmp_path_factory.mktemp("archives"))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What every verb's output has: --format and -o, a terminal's columns and colours, and an end without a reader."""
+"""What every verb's output has: --format and -o, and a terminal's columns and colours."""
 
 from __future__ import annotations
 
@@ -6,57 +6,24 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 import threading
-from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import archive_builder as made
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verb_words import FORMS
 
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words
 from cbt_plugins.formatting.formats import FORMATS as ALL_FORMATS
 from cbt_plugins.formatting.formats.markdown import Markdown
 from cbt_plugins.formatting.formats.terminal import Terminal, table_lines
-from cbt_plugins.formatting.screen import Paper, printable_output
+from cbt_plugins.formatting.screen import Paper
 from cbt_plugins.tools.__main__ import main
-
-CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
-#: verb -> its words without the archive, and the forms that it has
-FORMS: Dict[str, List[str]] = {
-    "report": ["text", "json", "csv", "md", "html"],
-    "compare": ["text", "json", "csv", "md", "html"],
-    "gate": ["text", "json", "csv", "md", "html"],
-    "history": ["text", "json", "csv", "md", "html"],
-    "sql": ["text", "json", "csv", "md"],
-    "export": ["csv", "prometheus"],
-    "size": ["text", "json"],
-    "plan": ["text", "json"],
-}
-
-
-@pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, List[str]]:
-    """What each verb is called with."""
-    place = tmp_path_factory.mktemp("archives")
-    run = made.small(place / "a")
-    made.renamed(made.small(place / "b"), "b")
-    both = [str(place / "a"), str(place / "b")]
-    return {
-        "report": [str(run)],
-        "compare": both,
-        "gate": [*both, "--limit", "obj_per_s=5%"],
-        "history": both,
-        "sql": [both[0], "SELECT phase, op, obj_per_s FROM ops ORDER BY ALL"],
-        "export": [both[0]],
-        "size": ["workers", "--workers", "8", "--latency", "10ms"],
-        "plan": [str(CONFIGS / "quickstart.yaml")],
-    }
 
 
 @pytest.mark.parametrize("verb", FORMS)
@@ -195,116 +162,6 @@ def test_results_of_other_programs_have_fewer_forms(capsys: pytest.CaptureFixtur
     assert any(",PUT,obj_per_s," in line for line in told)
     assert main(["report", str(hsbench), "--format", "json"]) == 2
     assert "the formats are text, csv, md" in capsys.readouterr().err
-
-
-# --- no reader
-# --------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def unread(*names: str) -> Iterator[None]:
-    """Let streams be a pipe that nobody reads any more."""
-    streams = {name: getattr(sys, name) for name in names}
-    for name in names:
-        reader, writer = os.pipe()
-        os.close(reader)
-        setattr(sys, name, os.fdopen(writer, "w", buffering=1))
-    try:
-        yield
-    finally:
-        for name, stream in streams.items():
-            getattr(sys, name).close()
-            setattr(sys, name, stream)
-
-
-@pytest.mark.parametrize("verb", [*FORMS, "--help"])
-def test_without_a_reader_a_verb_ends_quietly(
-    verb: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As in `cbt-tools VERB | head`: neither "done" nor "a regression"."""
-    with unread("stdout"):
-        assert main([verb, *words.get(verb, [])]) == 141
-    assert capsys.readouterr().err == ""
-    with unread("stdout", "stderr"):  # 2>&1
-        assert main([verb, *words.get(verb, [])]) == 141
-
-
-def test_a_report_of_cbts_form_without_a_reader(
-    words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with unread("stdout"):
-        assert main(["export", *words["export"], "--format", "cbt", "-o", str(tmp_path)]) == 141
-    assert capsys.readouterr().err == ""
-
-
-def test_head(words: Dict[str, List[str]]) -> None:
-    tool = f"{sys.executable} -m cbt_plugins.tools"
-    script = f"set -o pipefail; {tool} sql --list x | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert done.stderr == "" and done.stdout.splitlines()[0].startswith("runs: ")
-    assert done.stdout.splitlines()[-1] in ("0", "141")  # 0: everything was in the pipe before head ended
-
-
-def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None:
-    with unread("stdout", "stderr"), printable_output(endures=True):
-        print("1 undone")
-        print("and the next", file=sys.stderr)
-        sys.stdout.flush()
-    (tmp_path / "plan.json").touch()
-    with unread("stdout", "stderr"):
-        assert main(["undo", str(tmp_path)]) == 0  # nothing is open: its status, and not that of the pipe
-
-
-@contextmanager
-def unwritable(how: str) -> Iterator[None]:
-    """Let standard output be a full disk, or closed."""
-    stream = sys.stdout
-    with open("/dev/full", "w") as full:
-        sys.stdout = full if how == "full" else None
-        try:
-            yield
-        finally:
-            sys.stdout = stream
-
-
-@pytest.mark.parametrize("how", ["full", "closed"])
-@pytest.mark.parametrize("verb", [*FORMS, "verify", "--help", "--version"])
-def test_an_output_that_cannot_be_written_is_no_verdict(
-    verb: str, how: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Status 1 is a regression of `gate`, and a changed file of `verify`."""
-    with unwritable(how):
-        assert main([verb, *words.get("report" if verb == "verify" else verb, [])]) == 125
-    why = "No space left on device" if how == "full" else "it is closed"
-    assert capsys.readouterr().err == f"Error: cannot write to standard output: {why}\n"
-
-
-@pytest.mark.parametrize("how", ["full", "closed"])
-def test_what_changes_a_cluster_goes_on_without_an_output(how: str, tmp_path: Path) -> None:
-    (tmp_path / "plan.json").touch()
-    with unwritable(how):
-        assert main(["undo", str(tmp_path)]) == 0
-
-
-def test_a_query_from_an_input_that_is_closed(
-    words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    assert main(["sql", words["sql"][0], "-"]) == 2
-    assert capsys.readouterr().err == "Error: cannot read the query: standard input is closed\n"
-
-
-@pytest.mark.parametrize("verb", ["gate", "verify"])
-def test_an_error_of_the_program_is_no_verdict(
-    verb: str, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(_: Any) -> int:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(f"cbt_plugins.tools.{verb}.run", broken)
-    assert main([verb, *words["gate" if verb == "gate" else "report"]]) == 125
-    *trace, error = capsys.readouterr().err.splitlines()
-    assert trace[-1] == "RuntimeError: broken" and error.startswith("Error: this is an error of cbt-plugins: ")
 
 
 # --- a terminal

@@ -1,0 +1,122 @@
+"""How a verb ends without a reader, with an output or input that is closed, and by an error of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from verb_words import FORMS
+
+from cbt_plugins.formatting.screen import printable_output
+from cbt_plugins.tools.__main__ import main
+
+
+@contextmanager
+def unread(*names: str) -> Iterator[None]:
+    """Let streams be a pipe that nobody reads any more."""
+    streams = {name: getattr(sys, name) for name in names}
+    for name in names:
+        reader, writer = os.pipe()
+        os.close(reader)
+        setattr(sys, name, os.fdopen(writer, "w", buffering=1))
+    try:
+        yield
+    finally:
+        for name, stream in streams.items():
+            getattr(sys, name).close()
+            setattr(sys, name, stream)
+
+
+@pytest.mark.parametrize("verb", [*FORMS, "--help"])
+def test_without_a_reader_a_verb_ends_quietly(
+    verb: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `cbt-tools VERB | head`: neither "done" nor "a regression"."""
+    with unread("stdout"):
+        assert main([verb, *words.get(verb, [])]) == 141
+    assert capsys.readouterr().err == ""
+    with unread("stdout", "stderr"):  # 2>&1
+        assert main([verb, *words.get(verb, [])]) == 141
+
+
+def test_a_report_of_cbts_form_without_a_reader(
+    words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with unread("stdout"):
+        assert main(["export", *words["export"], "--format", "cbt", "-o", str(tmp_path)]) == 141
+    assert capsys.readouterr().err == ""
+
+
+def test_head(words: Dict[str, List[str]]) -> None:
+    tool = f"{sys.executable} -m cbt_plugins.tools"
+    script = f"set -o pipefail; {tool} sql --list x | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.splitlines()[0].startswith("runs: ")
+    assert done.stdout.splitlines()[-1] in ("0", "141")  # 0: everything was in the pipe before head ended
+
+
+def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None:
+    with unread("stdout", "stderr"), printable_output(endures=True):
+        print("1 undone")
+        print("and the next", file=sys.stderr)
+        sys.stdout.flush()
+    (tmp_path / "plan.json").touch()
+    with unread("stdout", "stderr"):
+        assert main(["undo", str(tmp_path)]) == 0  # nothing is open: its status, and not that of the pipe
+
+
+@contextmanager
+def unwritable(how: str) -> Iterator[None]:
+    """Let standard output be a full disk, or closed."""
+    stream = sys.stdout
+    with open("/dev/full", "w") as full:
+        sys.stdout = full if how == "full" else None
+        try:
+            yield
+        finally:
+            sys.stdout = stream
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+@pytest.mark.parametrize("verb", [*FORMS, "verify", "--help", "--version"])
+def test_an_output_that_cannot_be_written_is_no_verdict(
+    verb: str, how: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1 is a regression of `gate`, and a changed file of `verify`."""
+    with unwritable(how):
+        assert main([verb, *words.get("report" if verb == "verify" else verb, [])]) == 125
+    why = "No space left on device" if how == "full" else "it is closed"
+    assert capsys.readouterr().err == f"Error: cannot write to standard output: {why}\n"
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_what_changes_a_cluster_goes_on_without_an_output(how: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").touch()
+    with unwritable(how):
+        assert main(["undo", str(tmp_path)]) == 0
+
+
+def test_a_query_from_an_input_that_is_closed(
+    words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["sql", words["sql"][0], "-"]) == 2
+    assert capsys.readouterr().err == "Error: cannot read the query: standard input is closed\n"
+
+
+@pytest.mark.parametrize("verb", ["gate", "verify"])
+def test_an_error_of_the_program_is_no_verdict(
+    verb: str, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: Any) -> int:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(f"cbt_plugins.tools.{verb}.run", broken)
+    assert main([verb, *words["gate" if verb == "gate" else "report"]]) == 125
+    *trace, error = capsys.readouterr().err.splitlines()
+    assert trace[-1] == "RuntimeError: broken" and error.startswith("Error: this is an error of cbt-plugins: ")
