@@ -262,3 +262,15 @@ def test_a_full_disk_does_not_prevent_an_undo(killed: Path, cluster: Path, monke
     (killed / "undo.log").symlink_to("/dev/full")
     assert undo_left(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), killed) is None
     assert left_on(cluster) == []
+
+
+@pytest.mark.parametrize(("made", "undone"), [("faults", True), ("logs", False)])
+def test_an_archive_that_has_no_run_yet_is_undone_if_it_has_faults(
+    tmp_path: Path, cluster: Path, made: str, undone: bool
+) -> None:
+    """The profile `faults` may have changed the cluster before CBT makes the folder of its run."""
+    folder = tmp_path / "01-A"
+    (folder / "archive" / made).mkdir(parents=True)
+    (cluster / "left-1").write_text(str(folder / "archive"))
+    assert undo_left(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), folder) is None
+    assert (left_on(cluster) == []) == undone
