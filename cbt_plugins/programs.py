@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -43,6 +44,9 @@ def own_environment() -> Dict[str, str]:
 
 def own_program(name: str) -> Optional[Path]:
     """Return the path of warp, cbt-load or cbt-rows: of `cbt-tools build`, else on PATH; None when it is missing."""
-    built = cache_dir() / "bin" / name
-    path = str(built) if built.exists() else shutil.which(name)
+    with contextlib.suppress(NoHome):
+        built = cache_dir() / "bin" / name
+        if built.exists():
+            return built
+    path = shutil.which(name)
     return Path(path) if path else None

@@ -14,6 +14,7 @@ from cbt_plugins.results.result_file import NoRun, NothingKnown, Unreadable, rea
 from .command import CommandError, explain, is_optional, missing, say, warn
 from .export_cbt import write_curves
 from .format_option import CSV, HTML, JSON, MD, TEXT, Printer, add_formats, add_renamed
+from .report_signature import holds, sign
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
@@ -79,7 +80,6 @@ def _cut_short(run: Path) -> bool:
 
 def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:
     from cbt_plugins.results.run_state import run_state
-    from cbt_plugins.results.summary_file import summarize
 
     status, failure = OK, None
     several: Runs = []
@@ -95,7 +95,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
                 continue
         try:
             with reading(path):
-                summary = summarize(path, args.phases)
+                summary = _summary_of(path, args.phases)
                 network = _ceilings(path, summary, args)
                 shown = _shown(printer.content, summary, path, network)
         except Unreadable as e:
@@ -126,6 +126,14 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
     return status
 
 
+def _summary_of(path: Path, phases: Optional[Sequence[str]]) -> Mapping[str, Any]:
+    """Return the summary of a run, or of these phases: the one that `report` made from the same files, or a new one."""
+    from cbt_plugins.results.summary_file import signed_summary, summarize
+
+    stored = None if phases else signed_summary(path, holds)
+    return stored or summarize(path, phases)
+
+
 def _shown(content: str, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> Any:
     """Return the part of a run that a Printer shows."""
     from cbt_plugins.report import result_text
@@ -133,7 +141,7 @@ def _shown(content: str, summary: Mapping[str, Any], path: Path, network: Option
     if content == JSON:
         from cbt_plugins.results.summary_file import dumps
 
-        return dumps(summary) + "\n"
+        return dumps(summary, "\n")
     if content == HTML:
         from cbt_plugins.report.page import run_page
 
@@ -189,7 +197,7 @@ def _write(
         from cbt_plugins.report.export.teuthology import write_collected
         from cbt_plugins.results.summary_file import FILE, write_summary
 
-        write_summary(summary, path / FILE)
+        write_summary(summary, path / FILE, sign)
         write_collected(summary, path)
         try:
             from cbt_plugins.report.page import run_page

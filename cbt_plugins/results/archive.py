@@ -244,7 +244,7 @@ def read_run(path: Path, going_on: bool = False) -> ArchivedRun:
         raise Unreadable(refusal)
     changed = check_sums(path).changed
     path = path.resolve()
-    run = ArchivedRun(path, f"{path.parent.name}/{path.name}", changed=changed)
+    run = ArchivedRun(path, name_of(path), changed=changed)
     run.complete = _document(run, path / "complete", needed=False)
     run.going_on = run.complete is None and (going_on or is_going_on(path))
     run.plan = _document(run, path / "plan.json") or {}
@@ -264,6 +264,11 @@ def read_run(path: Path, going_on: bool = False) -> ArchivedRun:
                 run.errors.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
     run.phases.sort(key=lambda phase: phase.index)
     return run
+
+
+def name_of(run: Path) -> str:
+    """Return the name of a run by its directory, whose links are resolved: iteration/id-..."""
+    return f"{run.parent.name}/{run.name}"
 
 
 #: events that end an invocation of a run

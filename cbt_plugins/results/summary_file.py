@@ -13,22 +13,25 @@ import re
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.checksums import check_sums, sum_of_sums
 from cbt_plugins.journal import blocks_of, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
+from cbt_plugins.results.archive import name_of
 from cbt_plugins.results.compiled_schema import Matches, compile_schema
 from cbt_plugins.results.result_file import Unreadable, reading
 
 FILE = "summary.json"
 #: 1 (a development version): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
 VERSION = 2
-#: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
-_SEAL = "seal"
+#: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines, and maybe who made it
+_SEAL, _SUMS, _SIGNATURE = "seal", ("files", "summary"), "made"
 _LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
+#: letters that are hashed at a time
+_PIECE = 1 << 20
 
 SCHEMA = Path(__file__).with_name("summary.schema.json")
 
@@ -72,18 +75,29 @@ def validator() -> Any:
 
 def read_summary(path: Path) -> Dict[str, Any]:
     """Read a summary.json of the version that this program knows. Raises Unreadable."""
+    return _read(path, lambda _: True)
+
+
+def _read(path: Path, accepts: Callable[[Dict[str, Any]], bool]) -> Dict[str, Any]:
+    """Return a stored summary if `accepts` is true for its seal, {} without one. Raises Unreadable."""
     try:
         text = read_text(path)
+        line = _LINE.search(text)
+        seal: Dict[str, Any] = json.loads(f"{{{line[0][:-2]}}}")[_SEAL] if line else {}
+        if not accepts(seal):
+            raise Unreadable(f"{path}: its seal has no signature of this user, this machine and this program")
+        sums = _seal_of(_without(text, line), path.parent) if line else {}
         data = json.loads(text)
+        del text  # 65 MB of three days, which checking does not need
         version = data["version"]
-        seal = data.pop(_SEAL, None)
-    except (OSError, ValueError, KeyError, TypeError) as e:
+        is_sealed = data.pop(_SEAL, None) is not None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
         raise Unreadable(f"{path}: no summary can be read: {e}") from e
     if version != VERSION:
         raise Unreadable(f"{path}: version {version!r} of the format; this program reads version {VERSION}")
-    if seal is not None and seal != _seal_of([_LINE.sub("", text, count=1)], path.parent):
+    if is_sealed and {key: seal.get(key) for key in _SUMS} != sums:
         raise Unreadable(f"{path}: it, or a file that it was made from, changed since")
-    if seal is None and os.path.lexists(path.parent / SUMS):
+    if not is_sealed and os.path.lexists(path.parent / SUMS):
         raise Unreadable(f"{path}: made by another program than the files of its run")
     try:
         check(data)
@@ -92,6 +106,29 @@ def read_summary(path: Path) -> Dict[str, Any]:
     except ImportError as e:
         raise Unreadable(f"{path}: missing Python package {e.name}: pip install 'cbt-plugins[report]'") from e
     return data
+
+
+def _without(text: str, line: re.Match[str]) -> Iterator[str]:
+    """Yield a text in pieces, without a line."""
+    for begin, end in ((0, line.start()), (line.end(), len(text))):
+        for at in range(begin, end, _PIECE):
+            yield text[at : min(at + _PIECE, end)]
+
+
+def signed_summary(run: Path, holds: Callable[[Any, Mapping[str, Any]], bool]) -> Optional[Dict[str, Any]]:
+    """Return the stored summary of a run that has ended, if it says all that a new one would say; else None.
+
+    No file of the run has changed since, and `holds` accepts the signature for the sums that the summary is bound to.
+    """
+    evidence = check_sums(run)
+    if not evidence.sealed or evidence.changed:
+        return None
+    try:
+        summary = _read(run / FILE, lambda seal: holds(seal.get(_SIGNATURE), {key: seal.get(key) for key in _SUMS}))
+    except Unreadable:
+        return None
+    is_same_run = summary["run"]["name"] == name_of(run.resolve())  # an iteration can be renamed
+    return summary if is_same_run and is_current(summary, run) else None
 
 
 def is_current(summary: Mapping[str, Any], run: Path) -> bool:
@@ -139,15 +176,19 @@ def summarize(path: Path, names: Optional[Collection[str]] = None) -> Dict[str, 
     return summary
 
 
-def write_summary(summary: Mapping[str, Any], path: Path) -> None:
-    """Write a summary completely or not at all; the same summary gives the same bytes.
+def write_summary(
+    summary: Mapping[str, Any], path: Path, sign: Callable[[Mapping[str, Any]], Optional[str]] = lambda _: None
+) -> None:
+    """Write a summary completely or not at all; the same summary gives the same bytes, if `sign` does.
 
-    Beside SHA256SUMS it is bound to that, and to what it says itself.
+    Beside SHA256SUMS it is bound to that, and to what it says itself; `sign` may return a signature for both sums.
     """
     pieces = _pieces(summary, "")
     blocks = [next(pieces), *blocks_of(chain(pieces, "\n"))]
     if os.path.lexists(path.parent / SUMS):
         seal = _seal_of(blocks, path.parent)
+        signature = sign(seal)
+        seal.update({_SIGNATURE: signature} if signature else {})
         blocks.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
     write_whole(path, blocks)
 
@@ -164,9 +205,9 @@ _PLAIN = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _DEEP = {dict, list, tuple}
 
 
-def dumps(value: Any) -> str:
-    """Return JSON with one line for each list of plain values: a series is one line."""
-    return "".join(_pieces(value, ""))
+def dumps(value: Any, end: str = "") -> str:
+    """Return JSON with one line for each list of plain values, and then `end`: a series is one line."""
+    return "".join(chain(_pieces(value, ""), [end]))
 
 
 def _pieces(value: Any, indent: str) -> Iterator[str]:

@@ -141,8 +141,10 @@ def _write_lines(path: Path, lines: Any) -> None:
 def main(extent: Extent) -> None:
     print("  seconds of CPU time and MB of a command's own process; MB of files; `workers`: the processes in which a")
     print("  command reads the aggregates, `worker`: the largest of the report; `wall`: seconds until the report ends")
+    print("  `again`: the next report, which takes the numbers of the first one")
     formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "workers s": ".1f", "wall s": ".1f"}
     formats.update({"report MB": ".0f", "worker MB": ".0f", "summary file": ".2f", "page file": ".2f"})
+    formats.update({"again s": ".1f", "again wall s": ".1f", "again MB": ".0f"})
     curves = Curves("hours", {**formats, "sql s": ".1f", "sql workers s": ".1f", "sql MB": ".0f"})
     for hours in extent.sizes(HOURS):
         with tempfile.TemporaryDirectory() as scratch:
@@ -177,6 +179,7 @@ def _pages(extent: Extent) -> None:
 def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     run = write_run(folder / "archive", hours)
     report = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
+    again = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
     sql = _checked(cost_of(TOOLS, "sql", str(folder / "archive"), question()))
     summary = json.loads((run / "summary.json").read_text()) if (run / "summary.json").exists() else {}
     episodes = len(summary.get("failure", {}).get("milestones", {}).get("episodes", ()))
@@ -185,6 +188,7 @@ def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     sizes["page_file"] = sum(p.stat().st_size for p in pages) / 1e6
     costs = {"report_s": report.cpu, "workers_s": report.children, "wall_s": report.wall}
     costs.update(report_MB=report.mb, worker_MB=report.children_mb)
+    costs.update(again_s=again.cpu, again_wall_s=again.wall, again_MB=again.mb)
     costs.update(sql_s=sql.cpu, sql_workers_s=sql.children, sql_MB=sql.mb)
     return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
 
