@@ -101,9 +101,10 @@ def _costs(driver: Driver, objects: int) -> Dict[str, float]:
     with driver.load(spaces=[{**SPACE, "rebuild": True}], objects=objects // AGED, **aging) as process:
         events = list(events_of(process))
     (ready,) = (event for event in events if event["event"] == "ready")
-    assert ready["live"] == objects, f"{ready['live']:,} objects in a state that was rebuilt of {objects:,}"
+    live = ready["live"]  # the null server lists numbers up to the greatest that the killed load wrote
+    assert objects <= live < 2 * objects, f"{live:,} objects in a state that was rebuilt of {objects:,}"
     costs.update(rebuild_s=ready["cpu"], rebuild_MB=ready["MB"])
     end, (after,) = events[-1], events[-1]["spaces"]
-    assert after["live"] == objects + after["created"] - after["removed"], after
+    assert after["live"] == live + after["created"] - after["removed"], after
     costs.update(aging_s=end["cpu"] - ready["cpu"], aging_MB=end["MB"], aged_state=driver.state)
     return costs
