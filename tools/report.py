@@ -195,9 +195,9 @@ def _write(
     """Write the plots, or summary, page and collected numbers into the folder of the run."""
     if _writes(args):
         from cbt_plugins.report.export.teuthology import write_collected
-        from cbt_plugins.results.summary_file import FILE, write_summary
+        from cbt_plugins.results.summary_file import FILE, has_sums_of_all, write_summary
 
-        write_summary(summary, path / FILE, sign)
+        write_summary(summary, path / FILE, sign if has_sums_of_all(summary, path) else None)
         write_collected(summary, path)
         try:
             from cbt_plugins.report.page import run_page

@@ -17,7 +17,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Ma
 
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.checksums import check_sums, sum_of_sums
-from cbt_plugins.journal import blocks_of, read_text, write_whole
+from cbt_plugins.journal import blocks_of, read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
 from cbt_plugins.results.archive import name_of
@@ -30,6 +30,8 @@ VERSION = 2
 #: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines, and maybe who made it
 _SEAL, _SUMS, _SIGNATURE = "seal", ("files", "summary"), "made"
 _LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
+#: warnings that rows were read, or could not be, in place of aggregates
+_OF_ROWS = ("no-aggregates", "no-rows")
 #: letters that are hashed at a time
 _PIECE = 1 << 20
 
@@ -131,6 +133,17 @@ def signed_summary(run: Path, holds: Callable[[Any, Mapping[str, Any]], bool]) -
     return summary if is_same_run and is_current(summary, run) else None
 
 
+def has_sums_of_all(summary: Mapping[str, Any], run: Path) -> bool:
+    """Return whether `check_sums` reads all files that the numbers of a summary are from: it reads no rows."""
+    if any(warning["code"] in _OF_ROWS for warning in summary["warnings"]):
+        return False
+    try:
+        jobs = [job for path in run.glob("phases/*/phase.json") for job in read_json(path).get("jobs") or ()]
+        return all(job.get("aggregates") for job in jobs)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return False
+
+
 def is_current(summary: Mapping[str, Any], run: Path) -> bool:
     """Return whether a stored summary says all that the run's directory has: no phase ended since, nor the run."""
     finished = {path.parent.name for path in run.glob("phases/*/phase.json")}
@@ -177,9 +190,9 @@ def summarize(path: Path, names: Optional[Collection[str]] = None) -> Dict[str, 
 
 
 def write_summary(
-    summary: Mapping[str, Any], path: Path, sign: Callable[[Mapping[str, Any]], Optional[str]] = lambda _: None
+    summary: Mapping[str, Any], path: Path, sign: Optional[Callable[[Mapping[str, Any]], Optional[str]]] = None
 ) -> None:
-    """Write a summary completely or not at all; the same summary gives the same bytes, if `sign` does.
+    """Write a summary completely or not at all; the same summary gives the same bytes, if `sign` does so.
 
     Beside SHA256SUMS it is bound to that, and to what it says itself; `sign` may return a signature for both sums.
     """
@@ -187,7 +200,7 @@ def write_summary(
     blocks = [next(pieces), *blocks_of(chain(pieces, "\n"))]
     if os.path.lexists(path.parent / SUMS):
         seal = _seal_of(blocks, path.parent)
-        signature = sign(seal)
+        signature = sign(seal) if sign else None
         seal.update({_SIGNATURE: signature} if signature else {})
         blocks.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
     write_whole(path, blocks)

@@ -25,10 +25,15 @@ PAGE = "report.html"
 def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a sealed run with a failure, of which this user has made the report."""
     monkeypatch.setattr(user_seal, "cache_dir", lambda: tmp_path / "cache")
-    folder = run(tmp_path / "archive", phases=["new", "hurt"])
+    return run_of(tmp_path, as_aggregates=True)
+
+
+def run_of(folder_of_archive: Path, as_aggregates: bool) -> Path:
+    folder = run(folder_of_archive / "archive", phases=["new", "hurt"])
     for index, (name, begin) in enumerate((("new", 0), ("hurt", 100)), 1):
         rows = steady("GET", workers=2, seconds=14, latency=0.02 * index, begin=begin - 2, size=4096, first=0.005)
-        phase(folder, index, name, [job("d1-get", "GET", rows)], window=(begin, begin + 10), as_aggregates=True)
+        window = (begin, begin + 10)
+        phase(folder, index, name, [job("d1-get", "GET", rows)], window=window, as_aggregates=as_aggregates)
     events = [
         {"t": T0 - 2.0, "event": "phase-begin", "phase": "new"},
         {"t": T0 + 98.0, "event": "phase-begin", "phase": "hurt"},
@@ -133,6 +138,20 @@ def test_one_of_something_else_is_made_anew(
     assert summary["run"]["name"] == f"{reported.parent.name}/{reported.name}"
     codes = {warning["code"] for warning in summary["warnings"]}
     assert ("changed-file" in codes) == (change in ("file", "added", "unsealed"))
+
+
+@pytest.mark.skipif(programs.own_program("cbt-rows") is None, reason="NO cbt-rows (cbt-tools build makes it)")
+def test_numbers_of_rows_are_made_anew(
+    made: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No reader looks whether rows have changed that it does not read."""
+    monkeypatch.setattr(user_seal, "cache_dir", lambda: tmp_path / "cache")
+    folder = run_of(tmp_path, as_aggregates=False)
+    (rows,) = folder.glob("phases/01-new/rows/*")
+    rows.write_bytes(b"")
+    report(folder)
+    assert made() == 2
+    assert "changed since the run ended" in capsys.readouterr().out
 
 
 def test_without_a_key_each_is_made_anew(

@@ -22,6 +22,8 @@ from .costs import Curves, Extent
 OBJECTS, SHARDS = (2_000, 8_000, 32_000), (11, 31, 101, 431)
 #: of the runs in which the other number grows
 SAME_OBJECTS, SAME_SHARDS = 8_000, 11
+#: in one shard, up to the number at which Ceph reshards: a bucket of 10^7 objects has as many in each of its shards
+IN_ONE_SHARD = (1_000, 10_000, 95_000)
 SECONDS, WORKERS = 20, 4
 #: the count of a bucket is taken so many times
 COUNTED = 9
@@ -41,6 +43,10 @@ def main(extent: Extent) -> None:
         curves = Curves("objects", formats)
         for objects in extent.sizes(OBJECTS):
             curves.add(objects, **_listed(Path(scratch), lab, objects, SAME_SHARDS))
+        curves.end()
+        curves = Curves("objects of the shard", formats)
+        for objects in extent.sizes(IN_ONE_SHARD):
+            curves.add(objects, **_listed(Path(scratch), lab, objects, 1))
         curves.end()
         curves = Curves("shards", formats)
         for shards in extent.sizes(SHARDS):
