@@ -87,6 +87,12 @@ def test_what_it_shows_and_writes_is_the_same(
     assert {name: (reported / name).read_bytes() for name in (FILE, PAGE)} == written
 
 
+def test_a_signed_one_fits_the_schema(reported: Path) -> None:
+    signed = json.loads((reported / FILE).read_text())
+    assert signed["seal"]["made"]
+    summary_file.validator().validate(signed)
+
+
 def test_numbers_of_one_phase_are_those_of_one_phase(
     reported: Path, made: Callable[[], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
