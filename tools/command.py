@@ -7,7 +7,8 @@ import difflib
 import sys
 import textwrap
 import traceback
-from typing import Callable, Iterator, Mapping, NoReturn, Sequence
+from pathlib import Path
+from typing import Callable, Iterator, List, Mapping, NoReturn, Sequence, Tuple, TypeVar
 
 from cbt_plugins.exit_status import CANNOT, INTERRUPTED, OK, STATUSES, UNREAD, UNUSABLE, USAGE
 from cbt_plugins.formatting.screen import (
@@ -23,6 +24,8 @@ from cbt_plugins.formatting.screen import (
 )
 from cbt_plugins.programs import NoHome
 from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
+
+_Read = TypeVar("_Read")
 
 #: exit status 2 of a verb that compares runs
 USAGE_OF_COMPARISON = {USAGE: f"{STATUSES[USAGE]}; or runs that cannot be compared"}
@@ -117,6 +120,25 @@ def _called(work: Callable[[], int]) -> int:
         return say("Error", missing(e), USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def read_each(
+    archives: Sequence[Path], read: Callable[[Path], _Read]
+) -> Tuple[List[Tuple[Path, _Read]], int]:
+    """Return each readable archive with what `read` returns of it, and the exit status; print the other errors.
+
+    Raises NotThere.
+    """
+    results: List[Tuple[Path, _Read]] = []
+    status = OK
+    for archive in archives:
+        try:
+            results.append((archive, read(archive)))
+        except NotThere:
+            raise
+        except Unreadable as e:
+            status = say("Error", str(e), UNUSABLE)
+    return results, status
 
 
 def is_optional(error: ImportError) -> bool:

@@ -10,7 +10,7 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.formatting import several
 from cbt_plugins.results.result_file import Unreadable, reading
 
-from .command import CommandError, explain, say, warn
+from .command import CommandError, explain, read_each, say, warn
 from .export_cbt import export_curves
 from .format_option import CSV, add_formats, add_renamed, format_of, is_file, print_results
 
@@ -71,10 +71,13 @@ def _files(args: argparse.Namespace) -> int:
     from cbt_plugins.results.sql.database import runs_of
     from cbt_plugins.results.sql.summary_tables import summary
 
-    every = [(archive, run) for archive in args.archives for run in runs_of(archive)]
+    read, status = read_each(args.archives, runs_of)
+    every = [(archive, run) for archive, runs in read for run in runs]
+    if not every:
+        return status
     if not any(run.ours for _, run in every):
         raise CommandError(_NOTHING, UNUSABLE)
-    folder, complete, status = ParquetFolder(Path(args.output)), 0, OK
+    folder, complete = ParquetFolder(Path(args.output)), 0
     for archive, run in every:
         if not run.ours:
             warn(f"{run.path}: left out: it is a result of CBT's own benchmark or of another program")
@@ -104,8 +107,10 @@ def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.results.run_state import why_unusable
     from cbt_plugins.results.summary_file import is_ours, summary_of
 
-    unreadable = OK
-    every = [run for archive in args.archives for run in find_runs(archive)]
+    read, unreadable = read_each(args.archives, find_runs)
+    every = [run for _, runs_of_archive in read for run in runs_of_archive]
+    if not every:
+        return unreadable
     paths = [run for run in every if is_ours(run)]
     if not paths:
         raise CommandError(_NOTHING, UNUSABLE)

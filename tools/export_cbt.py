@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Set
 from cbt_plugins.exit_status import OK, UNUSABLE, USAGE
 from cbt_plugins.journal import read_text
 
-from .command import CommandError, warn
+from .command import CommandError, read_each, say, warn
 
 if TYPE_CHECKING:
     from cbt_plugins.report.export.curves import ArchivedCurves
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 def export_curves(archives: Sequence[Path], target: Path, dialect: str) -> int:
     """Write a folder for each phase of each archive, and print the files; return the exit status.
 
-    Raises CommandError, OSError.
+    Raises CommandError, NotThere, OSError.
     """
     from cbt_plugins.report.export.curves import curves_of, names_of
 
-    curves_by_archive = {archive: curves_of(archive, name) for archive, name in names_of(archives).items()}
+    names = names_of(archives)
+    read, unreadable = read_each(list(names), lambda archive: curves_of(archive, names[archive]))
     owners: Dict[str, Path] = {}
-    for archive, archived_curves in curves_by_archive.items():
+    for archive, archived_curves in read:
         for name in {curve.name for curve in archived_curves.curves}:
             if owners.setdefault(name, archive) != archive:
                 text = f"{owners[name]} and {archive} would both be written to {name}"
                 raise CommandError(f"{text}: export them one by one, each with its own -o DIR")
-    return max(
-        _export(archive, archived_curves, target, dialect) for archive, archived_curves in curves_by_archive.items()
-    )
+    statuses = [_export(archive, archived_curves, target, dialect) for archive, archived_curves in read]
+    return max([unreadable, *statuses])
 
 
 def _export(archive: Path, archived_curves: ArchivedCurves, target: Path, dialect: str) -> int:
@@ -50,7 +50,7 @@ def _export(archive: Path, archived_curves: ArchivedCurves, target: Path, dialec
             _print_files(directory, files)
     _print_left(archived_curves)
     if not curves:
-        raise CommandError(f"{archive}: no phase with reads or writes to export", UNUSABLE)
+        return say("Error", f"{archive}: no phase with reads or writes to export", UNUSABLE)
     _print_commands(written)
     return UNUSABLE if archived_curves.broken else OK
 

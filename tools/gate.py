@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Check the limits and print the result; return the exit status that the help lists."""
     from cbt_plugins.compare.gate import GateLimits, gate, of_file, of_texts
     from cbt_plugins.compare.gate_output import blocks, data, table
-    from cbt_plugins.compare.sides import are_same, sides
+    from cbt_plugins.compare.sides import are_same
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several
     from cbt_plugins.results.run_record import counts_requests
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             if not limits.limits:
                 raise CommandError("no limits: give --limit GET.p99_ms=10%, or --limits FILE")
             takes = compare.numbers(args, limits.takes, counts_requests)
-            base, *contenders = sides(compare.paths(args), takes)
+            base, *contenders = compare.read_sides(compare.paths(args), takes)
             if any(are_same(base.runs, side.runs) for side in contenders):
                 raise CommandError(f"both sides are the same runs ({base.name}): there is nothing to check")
             gated = gate(base, contenders, limits, compare.rules(args, takes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -75,16 +76,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _cut_short(run: Path) -> bool:
     """Tell whether a run of cbt-plugins has no end marker; such runs are shown after the complete runs."""
-    return (run / "plan.json").exists() and not (run / "complete").exists()
+    return os.path.exists(run / "plan.json") and not os.path.exists(run / "complete")
 
 
 def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:
     from cbt_plugins.results.run_state import run_state
+    from cbt_plugins.results.summary_file import is_ours
 
     status, failure = OK, None
     several: Runs = []
     for path in runs:
-        if not (path / "plan.json").exists() and not (path / "phases").is_dir():
+        if not is_ours(path):
             try:  # CBT's own benchmarks leave such directories, too
                 status = max(status, _imported(path, args, printer))
                 continue

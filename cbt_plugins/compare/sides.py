@@ -26,7 +26,7 @@ from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.run_order import in_groups
 from cbt_plugins.compare.statistics.verdicts import Comparison, StatisticsWarning, Verdict
 from cbt_plugins.metrics import METRICS, Metric, MetricSource
-from cbt_plugins.results.record_reader import each_record
+from cbt_plugins.results.record_reader import each_record, readable_records
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
@@ -167,7 +167,7 @@ def _read(paths: Sequence[Path], takes: Takes) -> List[RunRecord]:
     keep = _Keeper(takes)
     records: List[RunRecord] = []
     places: List[int] = []  # of the first record of each configuration
-    for record in (record for path in paths for record in each_record(path)):
+    for record in readable_records(paths):
         group = first_comparable([records[place] for place in places], record)
         if group is None:
             places.append(len(records))

@@ -23,7 +23,7 @@ from cbt_plugins.journal import (
 )
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results import engines_of_archives
-from cbt_plugins.results.result_file import NOT_ALLOWED, ArchivesBelow, NoRun, NotThere, Unreadable
+from cbt_plugins.results.result_file import NOT_ALLOWED, ArchivesBelow, NoRun, NotThere, Unreadable, reading
 
 
 @dataclass(frozen=True)
@@ -140,18 +140,17 @@ def find_runs(path: Path) -> List[Path]:
     Raises NotThere; ArchivesBelow; NoRun when there is none; Unreadable when a folder of the archive cannot be read,
     and when the path is in a run of ours.
     """
-    if not path.exists():
-        raise NotThere(f"{path}: no such file or directory")
-    if not path.is_dir():
-        raise NoRun(f"{path}: no directory")
-    confine(path)
-    if path.name.startswith("id-") or (path / "phases").is_dir():
-        return [path]
-    runs = _runs_in(path)
-    if runs:
-        return runs
-    refuse_part_of_run(path)
-    archives = _archives_below(path)
+    with reading(path):
+        if not path.exists():
+            raise NotThere(f"{path}: no such file or directory")
+        if not path.is_dir():
+            raise NoRun(f"{path}: no directory")
+        confine(path)
+        runs = [path] if path.name.startswith("id-") or (path / "phases").is_dir() else _runs_in(path)
+        if runs:
+            return runs
+        refuse_part_of_run(path)
+        archives = _archives_below(path)
     if archives:
         suffix = f" and {len(archives) - _NAMED} more" if len(archives) > _NAMED else ""
         raise ArchivesBelow(f"{path}: no run in it; archives below it: {', '.join(archives[:_NAMED])}{suffix}")

@@ -22,9 +22,9 @@ from cbt_plugins.checksums import END
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.journal import MOST, lines_of, write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.record_reader import records_of
-from cbt_plugins.results.result_file import NoRun, Unreadable
-from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
+from cbt_plugins.results.record_reader import readable_records, records_of
+from cbt_plugins.results.result_file import NotThere, Unreadable
+from cbt_plugins.results.run_record import Key, Measurement, ResultWarning, RunRecord, Takes
 from cbt_plugins.results.summary_file import FILE as SUMMARY
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
 from cbt_plugins.warning_kinds import caps, forbids_verdict
@@ -87,7 +87,7 @@ class RecordIndex:
     def records(self, archives: Sequence[Path], takes: Takes, anew: bool = False) -> List[RunRecord]:
         """Return the records of all runs with the measurements that are wanted; `anew`: by the archives alone.
 
-        A run that cannot be read is a record without numbers, as by `records_of`. Raises Unreadable, OSError.
+        A run, or an archive, that cannot be read is a record without numbers. Raises NotThere, OSError.
         """
         runs = [run for archive in archives for run in _runs_of(archive)]
         states = {run: _state_of(run) for run in runs}
@@ -192,10 +192,15 @@ def _digest(data: bytes) -> str:
 
 
 def _runs_of(archive: Path) -> List[Path]:
-    """Return the runs of an archive; what is none is one itself: the result of another program."""
+    """Return the runs of an archive; what has none is one itself: another program's result, or unreadable.
+
+    Raises NotThere.
+    """
     try:
         return find_runs(archive)
-    except NoRun:
+    except NotThere:
+        raise
+    except Unreadable:
         return [archive]
 
 
@@ -223,11 +228,7 @@ def _read(runs: Sequence[Path]) -> Iterator[List[_Plain]]:
 
 
 def _plain_records(run: Path) -> List[_Plain]:
-    try:
-        return [_plain(record) for record in records_of(run)]
-    except Unreadable as e:
-        warning = ResultWarning(UNREADABLE, str(e))
-        return [_plain(RunRecord(str(run), f"{run.parent.name}/{run.name}", "", {}, (), False, (warning,)))]
+    return [_plain(record) for record in readable_records([run])]
 
 
 def _plain(record: RunRecord) -> _Plain:

@@ -16,7 +16,7 @@ from cbt_plugins.archive_files import confine, open_regular
 from cbt_plugins.config import plugins
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import TOTAL
-from cbt_plugins.results.archive import find_runs, refuse_part_of_run
+from cbt_plugins.results.archive import find_runs, name_of, refuse_part_of_run
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import roles_in
 from cbt_plugins.results.importers import cbt
@@ -81,6 +81,21 @@ def each_record(path: Path) -> Iterator[RunRecord]:
         yield from _as_it_is(run, several=len(runs) > 1)
 
 
+def readable_records(paths: Sequence[Path]) -> Iterator[RunRecord]:
+    """Yield the records of several paths, as `each_record` does; a path that cannot be read is one without numbers.
+
+    Raises NotThere.
+    """
+    for path in paths:
+        try:
+            with reading(path):
+                yield from each_record(path)
+        except NotThere:
+            raise
+        except Unreadable as e:
+            yield _unreadable(path, e)
+
+
 def _as_it_is(run: Path, several: bool) -> List[RunRecord]:
     """Return the records of one run; of several runs one that cannot be read is a record without numbers."""
     try:
@@ -89,8 +104,12 @@ def _as_it_is(run: Path, several: bool) -> List[RunRecord]:
     except Unreadable as e:
         if not several:
             raise
-        warning = ResultWarning(UNREADABLE, str(e))
-        return [RunRecord(str(run), f"{run.parent.name}/{run.name}", "", {}, (), usable=False, warnings=(warning,))]
+        return [_unreadable(run, e)]
+
+
+def _unreadable(path: Path, why: Unreadable) -> RunRecord:
+    warning = ResultWarning(UNREADABLE, str(why))
+    return RunRecord(str(path), name_of(path), "", {}, (), usable=False, warnings=(warning,))
 
 
 def _of_run(run: Path) -> List[RunRecord]:

@@ -11,7 +11,7 @@ from cbt_plugins.results.archive import find_runs, read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.thread_groups import group_of
 from cbt_plugins.results.numbered_lines import each_numbered_line
-from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.result_file import NotThere, Unreadable, reading
 from cbt_plugins.results.run_state import why_unusable
 from cbt_plugins.results.summary_file import loads, measured, summary_of
 
@@ -46,9 +46,14 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
     notes: Dict[str, None] = {}
     left_out: List[str] = []
     names: Dict[str, None] = {}
-    for run in (run for path in paths for run in find_runs(path)):
-        summary = summary_of(run)
-        unusable = why_unusable(run, summary)
+    for run in _runs(paths, left_out):
+        try:
+            with reading(run):
+                summary = summary_of(run)
+                unusable = why_unusable(run, summary)
+        except Unreadable as e:
+            left_out.append(str(e))
+            continue
         if unusable:
             left_out.append(f"{run}: left out: {unusable}")
             continue
@@ -76,6 +81,17 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
             variance[stack] += stack_variance / len(parts) ** 2
     samples = sum(part.samples for part in parts)
     return Profile(name, len(parts), samples, dict(mean), dict(variance), tuple(notes), tuple(left_out))
+
+
+def _runs(paths: Sequence[Path], left_out: List[str]) -> Iterator[Path]:
+    """Yield the runs of archives; `left_out` gets a sentence about each unreadable archive. Raises NotThere."""
+    for path in paths:
+        try:
+            yield from find_runs(path)
+        except NotThere:
+            raise
+        except Unreadable as e:
+            left_out.append(str(e))
 
 
 @dataclass(frozen=True)

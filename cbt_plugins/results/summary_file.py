@@ -281,5 +281,11 @@ def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_ours(run: Path) -> bool:
-    """Return whether a run directory is one of these plug-ins; CBT's own benchmarks leave such directories, too."""
-    return (run / "plan.json").exists() or (run / "phases").is_dir()
+    """Return whether a run directory is one of these plug-ins; CBT's own benchmarks leave such directories, too.
+
+    One that this user may not read may be one.
+    """
+    try:
+        return (run / "plan.json").exists() or (run / "phases").is_dir()
+    except PermissionError:
+        return True

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
 import shutil
 from pathlib import Path
-from typing import Callable, List
+from typing import Any, Callable, List
 
 import archive_builder
 import pytest
 import sql_archive
 
 from cbt_plugins.results.result_file import Unreadable, reading
+from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 from cbt_plugins.tools.__main__ import main
 
 LONG = bool(os.environ.get("CBT_PLUGINS_LONG"))
@@ -137,6 +139,71 @@ def test_one_damaged_run_does_not_hide_the_others(
     assert str(first) in told.err and others[0].name in told.out
 
 
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Archives of one run: two, one of a folder of archives, and one that the tests make unreadable."""
+    place = tmp_path_factory.mktemp("nights")
+    for name in ("one", "two", "folder/below", "locked"):
+        run = archive_builder.renamed(archive_builder.small(place / name), f"run of {name}")
+        write_summary(summarize(run), run / FILE)
+    return place
+
+
+LIMIT = ["--limit", "p99_ms=5%"]
+#: verbs that read several archives
+SEVERAL = [
+    ["history"],
+    ["history", "-o", "site/"],
+    ["export"],
+    ["export", "--format", "parquet", "-o", "lake"],
+    ["export", "--format", "cbt", "-o", "cbt"],
+    ["compare", "--new", "two", "--base"],
+    ["gate", *LIMIT, "--new", "two", "--base"],
+]
+
+
+#: what is asked of a path of an archive that this user has no permission to read: root may read all
+FORBIDDEN = {"locked": (Path, "is_dir", "phases"), "locked/results": (os, "scandir", "")}
+
+
+@pytest.mark.parametrize("unreadable", ["folder", *FORBIDDEN])
+@pytest.mark.parametrize("verb", SEVERAL, ids=" ".join)
+def test_one_unreadable_archive_does_not_hide_the_others(
+    nights: Path,
+    tmp_path: Path,
+    verb: List[str],
+    unreadable: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "site/" in verb:  # the folder has cbt-rows, too, which other verbs need
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for archive in nights.iterdir():
+        (tmp_path / archive.name).symlink_to(archive)
+    if unreadable in FORBIDDEN:
+        owner, name, below = FORBIDDEN[unreadable]
+        _forbid(owner, name, nights / unreadable / below, monkeypatch)
+    words = [*verb, "one", unreadable.split("/")[0], *([] if "--base" in verb else ["two"])]
+    assert main(words) == 4
+    said = capsys.readouterr()
+    (line,) = [line for line in said.err.splitlines() if unreadable in line]
+    assert said.out and line.startswith(("Error: ", "Warning: "))
+    assert main([*words, "none"]) == 2
+    assert capsys.readouterr().err.endswith("Error: none: no such file or directory\n")
+
+
+def _forbid(owner: Any, name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = getattr(owner, name)
+
+    def call(of: Any, *rest: Any) -> Any:
+        if not isinstance(of, int) and os.path.realpath(of) == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(of))
+        return real(of, *rest)
+
+    monkeypatch.setattr(owner, name, call)
+
+
 def test_a_device_is_no_part_of_an_archive(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = tmp_path / "archive"
     shutil.copytree(whole, archive)
@@ -157,7 +224,6 @@ def test_a_folder_that_is_no_archive_is_not_searched_for_minutes(
     assert "no run in it" in capsys.readouterr().err
 
 
-LIMIT = ["--limit", "p99_ms=5%"]
 READERS = [["report"], ["history"], ["export"], ["sql"], ["compare"], ["gate", *LIMIT]]
 
 

@@ -316,6 +316,19 @@ def test_unusable_runs_are_left_out_and_named(tmp_path: Path, capsys: pytest.Cap
     assert "no call stacks" in capsys.readouterr().err
 
 
+def test_unreadable_runs_and_archives_are_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = archive(tmp_path / "one", look(1, {QUEUE: 60}))
+    (manifest,) = archive(tmp_path / "folder" / "below", look(1, {QUEUE: 600})).rglob("manifest.json")
+    manifest.write_text('{"version": 1}')  # of another format
+    for other in (tmp_path / "folder", tmp_path / "folder" / "below"):
+        assert main(["flame", str(other), str(one), "--format", "folded"]) == 4
+        said = capsys.readouterr()
+        assert said.out.startswith("osd;op-queue;") and str(other) in said.err
+    assert main(["flame", str(one), str(tmp_path / "none")]) == 2
+
+
 def test_folded_stacks_have_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     its = str(archive(tmp_path, look(1, {QUEUE: 60})))
     assert main(["flame", its, "--against", its, "--format", "folded"]) == 2

@@ -13,6 +13,7 @@ from compare_records import record
 from cbt_plugins.compare import sides
 from cbt_plugins.compare.table import Choice
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, MetricSource, from_source
+from cbt_plugins.results import record_reader
 from cbt_plugins.results.run_record import STATE, Key, RunRecord
 from cbt_plugins.tools.__main__ import main
 
@@ -65,7 +66,8 @@ def archives(monkeypatch: pytest.MonkeyPatch) -> None:
         run = a_run(path)
         yield replace(run, config={**run.config, "cluster.osd_nodes": nodes[path.name[0]]})
 
-    monkeypatch.setattr(sides, "each_record", each_record)
+    for module in (sides, record_reader):
+        monkeypatch.setattr(module, "each_record", each_record)
 
 
 COMPARE = ["compare", "--base", "a1", "a3", "a5", "a7", "--new", "a2", "a4", "a6", "a8"]

@@ -55,16 +55,16 @@ def test_a_sealed_archive_is_read_again_only_after_a_change(tmp_path: Path, read
 def test_an_index_keeps_the_limits_of_bad_seconds_and_the_warnings_that_decide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive, original = sealed(tmp_path / "archive"), record_index.records_of
+    archive, original = sealed(tmp_path / "archive"), record_index.readable_records
     unfinished = ResultWarning("unfinished-request", "3 requests", "measure-new", "GET", ("a",), ("b",), ("p99_ms",))
 
-    def limited(run: Path) -> List[RunRecord]:
-        (record,) = original(run)
+    def limited(runs: List[Path]) -> List[RunRecord]:
+        (record,) = original(runs)
         first, *others = record.measurements
         measurements = (replace(first, limit_ms=9.0), *others)
         return [replace(record, measurements=measurements, warnings=(ResultWarning("drift", ""), unfinished))]
 
-    monkeypatch.setattr(record_index, "records_of", limited)
+    monkeypatch.setattr(record_index, "readable_records", limited)
     for read in (1, 0):
         index = record_index.RecordIndex(tmp_path / "index")
         (record,) = index.records([archive], lambda key: True)

@@ -19,6 +19,7 @@ from cbt_plugins.results.run_state import why_unusable
 from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
+from cbt_plugins.results.summary_file import is_ours
 
 _ROW_COLUMNS = columns_of("""
 phase VARCHAR name of the phase
@@ -100,11 +101,7 @@ def runs_of(archive: Path) -> List[TableRun]:
         paths = find_runs(archive)
     except NoRun:
         return [TableRun(archive, archive.name, False)]
-    return [TableRun(path, f"{path.resolve().parent.name}/{path.name}", _ours(path)) for path in paths]
-
-
-def _ours(path: Path) -> bool:
-    return (path / "plan.json").exists() or (path / "phases").is_dir()
+    return [TableRun(path, f"{path.resolve().parent.name}/{path.name}", is_ours(path)) for path in paths]
 
 
 def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str]] = None) -> Any:
