@@ -163,19 +163,31 @@ def summary_of(path: Path) -> Dict[str, Any]:
     """
     if path.is_file():
         return read_summary(path)
-    try:
-        changed = check_sums(path).changed
-        stored = read_summary(path / FILE)
-        if not changed and is_current(stored, path):
-            return stored
-        why = f"{path / FILE} was made before the run had ended, or a file has changed since"
-    except Unreadable as e:
-        why = str(e)
+    stored, why = _stored(path)
+    if stored is not None:
+        return stored
     try:
         return summarize(path)
     except ImportError as e:
         hint = f"`cbt-tools report {path}` makes one, with pip install 'cbt-plugins[report]'"
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
+
+
+def is_stored(path: Path) -> bool:
+    """Tell whether a run directory has the summary that `summary_of` returns, so that no file of rows is read."""
+    return _stored(path)[0] is not None
+
+
+def _stored(path: Path) -> Tuple[Optional[Dict[str, Any]], str]:
+    """Return the stored summary of a run, or None and the reason why another one is to be made."""
+    try:
+        changed = check_sums(path).changed
+        stored = read_summary(path / FILE)
+    except Unreadable as e:
+        return None, str(e)
+    if not changed and is_current(stored, path):
+        return stored, ""
+    return None, f"{path / FILE} was made before the run had ended, or a file has changed since"
 
 
 def summarize(path: Path, names: Optional[Collection[str]] = None) -> Dict[str, Any]:

@@ -19,7 +19,7 @@ from cbt_plugins.results.run_state import why_unusable
 from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
-from cbt_plugins.results.summary_file import is_ours
+from cbt_plugins.results.summary_file import is_ours, is_stored
 
 _ROW_COLUMNS = columns_of("""
 phase VARCHAR name of the phase
@@ -195,16 +195,15 @@ def create_tables(
         for table, columns in tables:
             _fill(con, table, columns, run, left_out)
         if len(left_out) == before and (tables or rows) and run.ours:
-            left_out += _doubts(run, rows)
+            left_out += _doubts(run, [table for table, _ in tables], rows)
         summary_tables.summary.cache_clear()
 
 
-def _doubts(run: TableRun, rows: bool) -> Iterator[str]:
-    """Yield the reason why numbers of a run are missing: it has no end, or its files were changed."""
+def _doubts(run: TableRun, tables: Sequence[Table], rows: bool) -> Iterator[str]:
+    """Yield the reason why numbers of a run are missing: it has no end, or files that were to be read were changed."""
     try:
         with reading(run.path):
-            rows = rows or any(job.aggregates is None for phase in phases(run.path) for job in phase.jobs)
-            changed = check_sums(run.path, rows).changed
+            changed = check_sums(run.path, rows or _reads_rows(run.path, tables)).changed
             why = None if is_going_on(run.path) else why_unusable(run.path, {"usable": True})
     except Unreadable as e:
         yield str(e)
@@ -212,6 +211,15 @@ def _doubts(run: TableRun, rows: bool) -> Iterator[str]:
     reasons = [why] if why else [f"{text}: {name}" for name, text in changed.items() if text != ADDED]
     if reasons:
         yield f"{run.path}: {'; '.join(reasons)}"
+
+
+def _reads_rows(run: Path, tables: Sequence[Table]) -> bool:
+    """Tell whether some of these tables are filled from rows, because a job of the run has no aggregates."""
+    if all(job.aggregates is not None for phase in phases(run) for job in phase.jobs):
+        return False
+    if any(table in aggregate_tables.TABLES for table in tables):
+        return True
+    return any(table in summary_tables.TABLES for table in tables) and not is_stored(run)
 
 
 def _fill(con: Any, table: Table, columns: Sequence[Column], run: TableRun, left_out: List[str]) -> None:
