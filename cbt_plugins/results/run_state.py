@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.journal import read_json
 
@@ -17,7 +17,7 @@ def run_state(summary: Mapping[str, Any]) -> str:
     Only the numbers of a complete run are usable. An invalid run came to its end, and a warning of severity "invalid"
     says why its numbers are not what was to be measured. report, compare and sql show such runs, marked as such; gate,
     history, export and CBT's compare.py take no numbers of them (`why_unusable`). All end with status 4, but for sql of
-    invalid runs.
+    runs that came to their end (`why_incomplete`).
     """
     if summary["usable"]:
         return "complete"
@@ -27,14 +27,26 @@ def run_state(summary: Mapping[str, Any]) -> str:
 
 def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
     """Return the reason why the numbers of a run directory must not be passed on as a result; None when they may."""
-    try:
-        degraded = read_json(run / "complete").get("degraded")
-    except FileNotFoundError:
-        return "the run was interrupted, or is still running"
-    except (OSError, ValueError, AttributeError) as e:
-        return f"its end marker cannot be read: {e}"
+    degraded, why = _degraded(run)
+    if why:
+        return why
     if degraded:
         return f"not to be trusted: {', '.join(map(str, degraded))} (see the report)"
     if not summary["usable"]:
         return "; ".join(dict.fromkeys(warning["text"] for warning in summary["warnings"]))
     return None
+
+
+def why_incomplete(run: Path) -> Optional[str]:
+    """Return the reason why a run directory has no end marker, or a damaged one; None when the run came to its end."""
+    return _degraded(run)[1]
+
+
+def _degraded(run: Path) -> Tuple[Sequence[Any], Optional[str]]:
+    """Return the phases that are not to be trusted by the end marker of a run, and why there is no end marker."""
+    try:
+        return read_json(run / "complete").get("degraded") or (), None
+    except FileNotFoundError:
+        return (), "the run was interrupted, or is still running"
+    except (OSError, ValueError, AttributeError) as e:
+        return (), f"its end marker cannot be read: {e}"

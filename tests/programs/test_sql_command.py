@@ -385,6 +385,17 @@ def test_rows_are_compared_with_their_sums_only_where_a_table_is_made_of_them(
     assert main(["sql", str(run), "SELECT count(*) FROM ops"]) == 4
 
 
+def test_a_run_that_is_not_to_be_trusted_is_marked_as_an_invalid_one_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made.small(tmp_path)
+    (phase,) = run.glob("phases/*-new/phase.json")
+    phase.write_text(json.dumps({**json.loads(phase.read_text()), "status": "degraded"}))
+    facts = json.loads((run / "complete").read_text())
+    (run / "complete").write_text(json.dumps({**facts, "degraded": ["new"]}))
+    assert ask(tmp_path, "SELECT complete, usable FROM runs", capsys) == [{"complete": True, "usable": False}]
+
+
 def test_of_two_queries_none_is_left_out(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", str(archive), "SELECT 1; SELECT 2"]) == 2
     assert capsys.readouterr().err.startswith("Error: 2 queries")

@@ -15,7 +15,7 @@ from cbt_plugins.archive_files import is_own
 from cbt_plugins.checksums import ADDED, check_sums
 from cbt_plugins.results.archive import find_runs, is_going_on
 from cbt_plugins.results.result_file import NoRun, Unreadable, reading
-from cbt_plugins.results.run_state import why_unusable
+from cbt_plugins.results.run_state import why_incomplete
 from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
@@ -204,7 +204,7 @@ def _doubts(run: TableRun, tables: Sequence[Table], rows: bool) -> Iterator[str]
     try:
         with reading(run.path):
             changed = check_sums(run.path, rows or _reads_rows(run.path, tables)).changed
-            why = None if is_going_on(run.path) else why_unusable(run.path, {"usable": True})
+            why = None if is_going_on(run.path) else why_incomplete(run.path)
     except Unreadable as e:
         yield str(e)
         return
