@@ -158,8 +158,11 @@ def find_runs(path: Path) -> List[Path]:
 
 
 def refuse_part_of_run(path: Path) -> None:
-    """Raise Unreadable for a path below the folder of a run of ours: no number of a part has the run's warnings."""
-    for folder in path.absolute().parents:
+    """Raise Unreadable for a path below the folder of a run of ours: no number of a part has the run's warnings.
+
+    The place of a part counts, whatever links and `..` of the path lead to it.
+    """
+    for folder in Path(os.path.realpath(path)).parents:
         marks = ((folder / "plan.json").is_file(), (folder / "phases").is_dir())
         if all(marks) or (any(marks) and folder.name.startswith("id-")):
             raise Unreadable(f"{path}: is a part of a run: name the run, {folder}")

@@ -21,6 +21,7 @@ from cbt_plugins.tools.__main__ import main
 LONG = bool(os.environ.get("CBT_PLUGINS_LONG"))
 #: how many damages; each by its number, so that one that fails can be tried again
 DAMAGES = range(500 if LONG else 25)
+HSBENCH = Path(__file__).parent.parent / "data" / "imported" / "hsbench" / "twice.csv"
 SCRIPT = "<script>alert(1)</script>"
 #: exit statuses that a reader of archives may have, by its manual
 GOOD = (0, 1, 2, 3, 4)
@@ -251,6 +252,21 @@ def test_rows_of_archives_below_a_folder_are_no_result_of_another_program(
     below = f"{nights}/night1, {nights}/2026/night2"
     assert said.err.startswith(f"Error: {nights}: no run in it; archives below it: {below}")
     assert not said.out
+
+
+def test_a_part_of_a_run_is_known_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = archive_builder.small(tmp_path / "archive")
+    (tmp_path / "beside").mkdir()
+    shutil.copy(HSBENCH, tmp_path / "beside")
+    monkeypatch.chdir(run)
+    for path in ("../../../../beside", f"../../../../beside/{HSBENCH.name}"):
+        assert main(["report", path]) == 0
+        assert "hsbench" in capsys.readouterr().out
+    (tmp_path / "link").symlink_to(next(run.glob("phases/*/rows")))
+    assert main(["report", str(tmp_path / "link")]) == 4
+    assert f"is a part of a run: name the run, {run}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("part", ["phases", "phases/*", "phases/*/rows", "phases/*/rows/*.csv.gz", "cluster"])
