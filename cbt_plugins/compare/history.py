@@ -138,12 +138,11 @@ def histories(
     `budget` is that of the tracks of all histories together; `settled` is that of `change_points`. Raises ValueError
     when a run of several has no time.
     """
-    timed = [record for record in records if record.started is not None or not record.usable]
     untimed = [record for record in records if record.started is None and record.usable]
     if len(records) > 1 and untimed:
         text = f"{len(untimed)} of {len(records)} results have no time, so they cannot be ordered"
         raise ValueError(f"{text}: the first is {untimed[0].name} of {untimed[0].kind} in {untimed[0].source}")
-    ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
+    ordered = sorted(records, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = comparable_runs(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda case: (-len(case[1]), case[0]))
     look = _LookOptions(budget, seed, {} if settled is None else settled)

@@ -309,6 +309,14 @@ def test_few_runs_and_runs_without_a_time() -> None:
         histories([*nights([100] * 2), record({GET: 1.0}, name="late", kind="hsbench")], Choice())
 
 
+def test_one_result_without_a_time_has_its_levels() -> None:
+    """hsbench writes no time; of one result there is nothing to order."""
+    history = one([record({GET: 100.0}, kind="hsbench")])
+    text = Terminal().text(blocks([history]))
+    assert text.startswith("1 runs, at unknown times") and "100.0" in text
+    assert table([history])[1][0] == "" and "100.0" in history_page([history])
+
+
 def test_success_rates_only_where_one_is_not_1() -> None:
     rate = ("measure-new", "GET", "success_rate")
     runs = [record({GET: 100.0, rate: 1.0}, started=i) for i in range(3)]
