@@ -197,6 +197,7 @@ _ALL = (
     _invalid("unreadable", "a file cannot be read"),
     _invalid("missing-client", "a client left no result, or none of a phase"),
     WarningKind("same-content", "two files of a folder have the same content, and both count", forbids_verdict=True),
+    _info("archives-below", "archives below the folder of the result are not in it"),
     _invalid("job-failed", "a job ended with an error"),
     _invalid("no-requests", "a job or an operation of the workload made no requests"),
     _invalid("threads-lost", "threads of hsbench may have stopped early"),

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.result_file import NoRun, NothingKnown, Unreadable, reading
+from cbt_plugins.results.result_file import ArchivesBelow, NoRun, NothingKnown, Unreadable, reading
 
 from .command import CommandError, explain, is_optional, missing, say, warn
 from .export_cbt import write_curves
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     with Printer(args) as printer:
         try:
             runs = sorted(find_runs(args.archive), key=_cut_short)
-        except NoRun as e:
+        except (NoRun, ArchivesBelow) as e:
             try:
                 return _imported(args.archive, args, printer)
             except NothingKnown:

@@ -152,8 +152,7 @@ def find_runs(path: Path) -> List[Path]:
         refuse_part_of_run(path)
         archives = _archives_below(path)
     if archives:
-        suffix = f" and {len(archives) - _NAMED} more" if len(archives) > _NAMED else ""
-        raise ArchivesBelow(f"{path}: no run in it; archives below it: {', '.join(archives[:_NAMED])}{suffix}")
+        raise ArchivesBelow(path, archives)
     raise NoRun(f"{path}: no run in it (looked for results/*/id-*)")
 
 
@@ -177,15 +176,13 @@ def _runs_in(path: Path) -> List[Path]:
     return []
 
 
-#: archives below a folder that a message names
-_NAMED = 3
 #: folders below a folder in which archives are looked for: more are somebody's disk
 _MOST_FOLDERS = 10_000
 
 
-def _archives_below(path: Path) -> List[str]:
+def _archives_below(path: Path) -> List[Path]:
     """Return the archives, and runs without one, in the folders below a folder; what cannot be read has none."""
-    archives: List[str] = []
+    archives: List[Path] = []
     folders: Deque[Path] = deque([path])
     seen = 0
     while folders and seen < _MOST_FOLDERS:
@@ -193,7 +190,7 @@ def _archives_below(path: Path) -> List[str]:
         with contextlib.suppress(Unreadable):
             for folder in map(Path, _folders_in(str(folders.popleft()))):
                 if _is_archive(folder):
-                    archives.append(str(folder))
+                    archives.append(folder)
                 else:
                     folders.append(folder)
     return archives

@@ -6,11 +6,12 @@ docs/IMPORT.md says what is taken from each format, and what is not because it w
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.archive_files import confine, open_regular
 from cbt_plugins.config import plugins
@@ -28,6 +29,7 @@ from cbt_plugins.results.nodes.phase_usage import Unseen
 from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, resource_warnings
 from cbt_plugins.results.nodes.usage import Networks, roles_at
 from cbt_plugins.results.result_file import (
+    ArchivesBelow,
     NoRun,
     NothingKnown,
     NotThere,
@@ -71,7 +73,7 @@ def each_record(path: Path) -> Iterator[RunRecord]:
         return
     try:
         runs = find_runs(path)
-    except NoRun as e:
+    except (NoRun, ArchivesBelow) as e:
         try:
             yield from read_imported(path)
         except NothingKnown:
@@ -192,6 +194,10 @@ def _imported(path: Path) -> List[RunRecord]:
         runs = find_runs(path)
     except NoRun:
         return _of_directory(path)
+    except ArchivesBelow as e:
+        note = ResultWarning("archives-below", f"not in the result: {e.names()}")
+        records_beside = _of_directory(path, left_out=frozenset(e.archives))
+        return [replace(record, warnings=(*record.warnings, note)) for record in records_beside]
     records: List[RunRecord] = []
     errors: List[Unreadable] = []
     for run in runs:
@@ -300,11 +306,21 @@ def _digest_of_file(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
-    """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
+def _paths_below(folder: Path, left_out: Collection[Path]) -> Iterator[Path]:
+    """Yield the files and folders below a folder, but not those of the folders `left_out`. No link is followed."""
+    for top, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if Path(top, name) not in left_out]
+        yield from (Path(top, name) for name in (*folders, *names))
+
+
+def _of_directory(path: Path, name: Optional[str] = None, left_out: Collection[Path] = ()) -> List[RunRecord]:
+    """Return the records of a directory without some folders below it; its files of one program are those of one run.
+
+    Raises Unreadable.
+    """
     importer_of_kind = importers()
     claimed: Dict[str, Dict[Path, Path]] = {kind: {} for kind in importer_of_kind}  # a packed file and its copy once
-    files = list(islice(path.rglob("*"), MOST_FILES + 1))
+    files = list(islice(_paths_below(path, left_out), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise NothingKnown(f"{path}: more than {MOST_FILES} files, and no run of an archive: name the folder of a run")
     for file in sorted(files):

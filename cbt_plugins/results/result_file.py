@@ -10,7 +10,7 @@ import traceback
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Iterator, Optional
+from typing import Any, BinaryIO, Callable, Iterator, Optional, Sequence
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.journal import MOST
@@ -45,8 +45,24 @@ class NoRun(Unreadable):
     """A path without a run of an archive, in it or below it: it may have results of another program."""
 
 
+#: archives below a folder that a message names
+_NAMED = 3
+
+
 class ArchivesBelow(Unreadable):
-    """A folder of archives, which is no archive."""
+    """A folder of archives, which is no archive; it may have results of another program, too."""
+
+    def __init__(self, folder: Path, archives: Sequence[Path]) -> None:
+        super().__init__(folder, archives)
+        self.folder, self.archives = folder, archives
+
+    def names(self) -> str:
+        """Return the paths of the first archives, and the number of the others."""
+        suffix = f" and {len(self.archives) - _NAMED} more" if len(self.archives) > _NAMED else ""
+        return ", ".join(map(str, self.archives[:_NAMED])) + suffix
+
+    def __str__(self) -> str:
+        return f"{self.folder}: no run in it; archives below it: {self.names()}"
 
 
 @contextmanager

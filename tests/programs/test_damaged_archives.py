@@ -14,6 +14,7 @@ import archive_builder
 import pytest
 import sql_archive
 
+from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 from cbt_plugins.tools.__main__ import main
@@ -267,6 +268,25 @@ def test_a_part_of_a_run_is_known_by_its_place(
     (tmp_path / "link").symlink_to(next(run.glob("phases/*/rows")))
     assert main(["report", str(tmp_path / "link")]) == 4
     assert f"is a part of a run: name the run, {run}" in capsys.readouterr().err
+
+
+def test_results_of_another_program_are_read_beside_archives_below_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an archive below the folder nothing counts, and the clients in other folders below it do."""
+    archive_builder.small(tmp_path / "results of hsbench" / "old" / "archive")
+    for client in ("client1", "."):
+        (tmp_path / "results of hsbench" / client).mkdir(exist_ok=True)
+        shutil.copy(HSBENCH, tmp_path / "results of hsbench" / client)
+    for place, path in ((tmp_path, "results of hsbench"), (tmp_path / "results of hsbench", ".")):
+        monkeypatch.chdir(place)
+        (first, _) = records_of(Path(path))
+        assert (first.kind, first.config["load.processes"]) == ("hsbench", 2)
+        (note,) = [warning.text for warning in first.warnings if warning.code == "archives-below"]
+        assert note == f"not in the result: {Path(path) / 'old' / 'archive'}"
+        for verb in (["report", path], ["sql", path, "SELECT kind FROM runs"]):
+            assert main(verb) == 0
+            assert "hsbench" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("part", ["phases", "phases/*", "phases/*/rows", "phases/*/rows/*.csv.gz", "cluster"])

@@ -14,7 +14,7 @@ import numpy as np
 from cbt_plugins.archive_files import is_own
 from cbt_plugins.checksums import ADDED, check_sums
 from cbt_plugins.results.archive import find_runs, is_going_on
-from cbt_plugins.results.result_file import NoRun, Unreadable, reading
+from cbt_plugins.results.result_file import ArchivesBelow, NoRun, Unreadable, reading
 from cbt_plugins.results.run_state import why_incomplete
 from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
@@ -99,7 +99,9 @@ def runs_of(archive: Path) -> List[TableRun]:
     """Return the runs of an archive, of any program; another path is one run. Raises Unreadable."""
     try:
         paths = find_runs(archive)
-    except NoRun:
+    except (NoRun, ArchivesBelow) as e:
+        if isinstance(e, ArchivesBelow):
+            summary_tables.records(archive)  # a folder of archives alone is refused
         return [TableRun(archive, archive.name, False)]
     return [TableRun(path, f"{path.resolve().parent.name}/{path.name}", is_ours(path)) for path in paths]
 
