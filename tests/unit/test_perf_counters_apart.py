@@ -154,6 +154,46 @@ def test_a_sum_without_a_daemon_of_the_class_is_none(tmp_path: Path, other: int)
     assert numbers["coarse"] is True
 
 
+def rare(tmp_path: Path, events_of_osds: List[np.ndarray]) -> Dict[str, Any]:
+    """Return the numbers of a phase of 600 s, with one sample beside each end, of OSDs with events at these times."""
+    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+    for t in range(0, 611, 10):
+        of_osds = {f"osd.{osd}": {"onode_misses": int((at < t).sum())} for osd, at in enumerate(events_of_osds)}
+        lines.append({"t": T0 + t, "d": of_osds})
+    numbers = made_of(archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines}), (5.0, 605.0))
+    phase: Dict[str, Any] = numbers["phases"]["x"]
+    return phase
+
+
+@pytest.mark.parametrize("per_osd", [1, 3, 10, 30])
+def test_rare_events_near_an_end_take_no_counter_of_the_class_away(tmp_path: Path, per_osd: int) -> None:
+    chance = np.random.default_rng(per_osd)
+    events = [chance.uniform(0, 610, chance.poisson(per_osd)) for _ in range(100)]
+    (line,) = rare(tmp_path, events)["lines"]
+    counted = sum(int(((at > 5) & (at < 605)).sum()) for at in events)
+    assert line["value"] * 600 == pytest.approx(counted, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("of_all", "of_first", "inside", "rate_of_phase"),
+    [
+        (0, 1, 3, 60.5 / 600),
+        (0, 20, 3, None),  # more than one OSD has by chance
+        (2, 0, 0, None),  # one OSD may have them by chance, all may not
+        (2, 0, 3, None),
+    ],
+)
+def test_events_of_a_load_beside_a_phase_are_not_rare(
+    tmp_path: Path, of_all: int, of_first: int, inside: int, rate_of_phase: Optional[float]
+) -> None:
+    """20 OSDs have events in the last 10 s, which may be behind the phase, and some in the phase."""
+    events = [np.array([*[608.0] * of_all, *[300.0] * inside]) for _ in range(20)]
+    events[7] = np.append(events[7], [608.0] * of_first)
+    numbers = rare(tmp_path, events)
+    values = [pytest.approx(line["value"]) for line in numbers["lines"]]
+    assert (values, numbers.get("coarse")) == (([rate_of_phase], None) if rate_of_phase else ([], True))
+
+
 def clocked(tmp_path: Path, step: float, lost: int = -1) -> Path:
     """Return an archive of an OSD with 100 hits a second; the clock of its node is set at second 300."""
     lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0, "i": 0}]

@@ -7,6 +7,7 @@ move to another node.
 from __future__ import annotations
 
 import contextlib
+import math
 from array import array
 from dataclasses import dataclass
 from itertools import chain
@@ -43,7 +44,9 @@ SELDOM = {"allocator_score": 1800.0}
 #: intervals without a sample that make a gap
 GAP_INTERVALS = 2.5
 #: share by which the rise in a window may be wrong, because samples are beside its ends
-_MOST_WRONG = 0.1
+MOST_WRONG = 0.1
+#: standard deviations, and events, by which a number of events differs by chance
+_CHANCE = 4.0
 Window = Tuple[float, float]
 
 
@@ -90,13 +93,11 @@ class CounterSeries:
         levels = self._at(window)
         if self._is_state:
             return levels
-        first, end = np.searchsorted(self._times, window[0]), np.searchsorted(self._times, window[1], "right")
-        if end - first < 2 or self._times[first] == self._times[end - 1]:
+        low_and_rate = self._rate_inside(window)
+        if low_and_rate is None:
             is_wrong = self._is_wrong_in(window) or self._may_be_of_neighbours(window, levels)
             return None if is_wrong else levels
-        inside = float(self._times[first]), float(self._times[end - 1])
-        low, high = self._at(inside)
-        per_s = (high - low) / (inside[1] - inside[0])
+        low, per_s = low_and_rate
         even = np.vstack((low, low + per_s * (window[1] - window[0])))
         if not _exceeds(levels[1] - levels[0] - (even[1] - even[0]), levels[1] - levels[0]):
             return even if self._is_wrong_in(window) else levels
@@ -110,9 +111,30 @@ class CounterSeries:
         unexplained = sum((np.maximum(rise - beside, 0.0) for rise, beside in faster), none)
         return None if _exceeds(unexplained, even[1] - even[0]) else even
 
+    def rare_events_in(self, window: Window) -> Optional[RareEvents]:
+        """Return the values by time where no more rises near the ends of a window than rare events do by chance."""
+        low_and_rate = self._rate_inside(window)
+        if low_and_rate is None:
+            return None
+        _, per_s = low_and_rate
+        ends = list(self._ends(window, per_s))
+        near_ends, seconds = sum((end.rise for end in ends), np.zeros(len(per_s))), sum(end.seconds for end in ends)
+        if near_ends[0] > most_by_chance(per_s[0] * seconds):
+            return None
+        return RareEvents(self._at(window), near_ends, seconds)
+
     def is_watched_in(self, window: Window) -> bool:
         """Return whether there are samples near both ends of a window."""
         return self.meets(window) and all(_near(end, self._times, self._intervals) for end in window)
+
+    def _rate_inside(self, window: Window) -> Optional[Tuple[np.ndarray, np.ndarray]]:
+        """Return the values of the first sample in a window, and the rate until the last one; None without two."""
+        first, end = np.searchsorted(self._times, window[0]), np.searchsorted(self._times, window[1], "right")
+        if end - first < 2 or self._times[first] == self._times[end - 1]:
+            return None
+        inside = float(self._times[first]), float(self._times[end - 1])
+        low, high = self._at(inside)
+        return low, (high - low) / (inside[1] - inside[0])
 
     def _at(self, times: Sequence[float]) -> np.ndarray:
         columns = range(self._levels.shape[1])
@@ -129,7 +151,7 @@ class CounterSeries:
             if 0 < after < len(self._edges):
                 low, high = float(self._edges[after - 1]), float(self._edges[after])
                 wrong[after] = wrong.get(after, 0.0) + (t - low) * (high - t) / max(high - low, 1e-9)
-        most = _MOST_WRONG * (window[1] - window[0])
+        most = MOST_WRONG * (window[1] - window[0])
         if sum(wrong.values()) > most:
             wrong = {n: seconds for n, seconds in wrong.items() if (self._levels[n] != self._levels[n - 1]).any()}
         return sum(wrong.values()) > most
@@ -151,12 +173,13 @@ class CounterSeries:
             if not 0 <= near < len(edges):
                 continue
             rise, seconds_inside = abs(levels[inner] - levels[near]), abs(edges[inner] - t)
-            inside = rise * seconds_inside / abs(edges[inner] - edges[near])
+            seconds = float(abs(edges[inner] - edges[near]))
+            inside = rise * seconds_inside / seconds
             least, most = per_s * abs(t - edges[near]), np.maximum(rise - per_s * seconds_inside, 0.0)
             if 0 <= further < len(edges):
                 beside_per_s = (levels[further] - levels[near]) / max(abs(edges[further] - edges[near]), 1e-9) * step
                 least = most = beside_per_s * abs(t - edges[near])
-            yield _WindowEnd(rise, inside, least, most, float(seconds_inside))
+            yield _WindowEnd(rise, inside, least, most, float(seconds_inside), seconds)
 
 
 class _WindowEnd(NamedTuple):
@@ -167,11 +190,25 @@ class _WindowEnd(NamedTuple):
     least_beside: np.ndarray  # rise beside the window; as fast as further away, where samples show that
     most_beside: np.ndarray  # the same number there
     seconds_inside: float
+    seconds: float  # between the two samples
+
+
+class RareEvents(NamedTuple):
+    """The values of a counter in a window by time, and what rises near the ends, which may be of beside the window."""
+
+    values: np.ndarray  # at the start and the end of the window
+    near_ends: np.ndarray  # rise between the samples before and after each end
+    seconds: float  # between these samples
+
+
+def most_by_chance(expected: float) -> float:
+    """Return the most events that come by chance where so many are expected."""
+    return expected + _CHANCE * (1 + math.sqrt(expected))
 
 
 def _exceeds(wrong: np.ndarray, rise: np.ndarray) -> bool:
     """Return whether too much of a rise is wrong, in any column."""
-    return any(part > _MOST_WRONG * of_all + 1e-9 for part, of_all in zip(wrong.tolist(), rise.tolist()))
+    return any(part > MOST_WRONG * of_all + 1e-9 for part, of_all in zip(wrong.tolist(), rise.tolist()))
 
 
 class DaemonCounters:
@@ -286,8 +323,8 @@ class DaemonInWindows(NamedTuple):
     #: windows without a value, because the daemon was down near an end of it, or nobody watched the daemon
     left_out: AbstractSet[int]
     unwatched: AbstractSet[int]
-    #: name of a counter -> windows for which its samples are too far apart
-    coarse: Dict[str, AbstractSet[int]]
+    #: name of a counter -> windows for which its samples are too far apart -> rare events, if it can be these
+    coarse: Dict[str, Dict[int, Optional[RareEvents]]]
 
 
 class _PlacedDaemon(NamedTuple):
@@ -362,11 +399,11 @@ class CountersReader:
             values = [series.at(window) for window in self.windows]
             with_values = tuple(number for number, at in enumerate(values) if at is not None)
             missing = set(range(len(values))).difference(with_values)
-            too_coarse = {n for n in missing if series.is_watched_in(self.windows[n])}
-            if too_coarse:
-                daemon.coarse[counter] = too_coarse
-            unwatched |= missing & lost - too_coarse
-            left_out |= {n for n in missing - lost - too_coarse if series.lasts and series.meets(self.windows[n])}
+            watched = {n for n in missing if series.is_watched_in(self.windows[n])}
+            if watched:
+                daemon.coarse[counter] = {n: series.rare_events_in(self.windows[n]) for n in watched}
+            unwatched |= missing & lost - watched
+            left_out |= {n for n in missing - lost - watched if series.lasts and series.meets(self.windows[n])}
             if with_values:
                 daemon.values[counter] = (with_values, np.array([values[n] for n in with_values]))
         return daemon._replace(left_out=left_out, unwatched=unwatched)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,7 +16,16 @@ from cbt_plugins.journal import lines_of
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.clock_steps import clock_text
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.nodes.daemon_counters import CountersFile, CountersReader, DaemonInWindows, Window, is_state
+from cbt_plugins.results.nodes.daemon_counters import (
+    MOST_WRONG,
+    CountersFile,
+    CountersReader,
+    DaemonInWindows,
+    RareEvents,
+    Window,
+    is_state,
+    most_by_chance,
+)
 from cbt_plugins.results.nodes.unwatched_osds import first_names, unwatched_osds, unwatched_text
 from cbt_plugins.results.numbered_lines import numbered_lines
 
@@ -44,7 +53,7 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
     backlog = list(_backlog(run, offsets))
     numbers_of_phase: Dict[str, Any] = {}
     for number, (name, window) in enumerate(windows.items()):
-        values = _WindowValues(daemons, number)
+        values = _WindowValues(daemons, number, window[1] - window[0])
         numbers: Dict[str, Any] = {"lines": list(_lines(values, window)), "backlog": _backlog_in(backlog, window)}
         for reason, daemons_without in (("left_out", values.left_out), ("unwatched", values.unwatched)):
             if numbers["lines"] and daemons_without:
@@ -68,14 +77,16 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 
 
 class _WindowValues:
-    """The values of all daemons at the start and the end of a window, which has a number."""
+    """The values of all daemons at the start and the end of a window, which has a number and so many seconds."""
 
-    def __init__(self, daemons: Iterable[DaemonInWindows], number: int) -> None:
+    def __init__(self, daemons: Iterable[DaemonInWindows], number: int, seconds: float) -> None:
         self.by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}  # (class of daemons, name) -> daemon -> values
-        coarse: Set[Tuple[str, str]] = set()
+        coarse: Dict[Tuple[str, str], Dict[str, Optional[RareEvents]]] = {}
         for daemon in daemons:
             daemon_class = "osd" if daemon.name.startswith("osd.") else "rgw"
-            coarse |= {(daemon_class, name) for name, windows in daemon.coarse.items() if number in windows}
+            for name, rare_events in daemon.coarse.items():
+                if number in rare_events:
+                    coarse.setdefault((daemon_class, name), {})[daemon.name] = rare_events[number]
             for name, (windows, values) in daemon.values.items():
                 if number in windows:
                     of_daemons = self.by_name.setdefault((daemon_class, name), {})
@@ -84,9 +95,27 @@ class _WindowValues:
         self.left_out = [daemon.name for daemon in daemons if number in daemon.left_out]
         self.unwatched = [daemon.name for daemon in daemons if number in daemon.unwatched]
         # idle daemons have a value at any distance of the samples: a sum of them alone would be no sum of the class
-        self.coarse = bool(coarse)
-        for key in coarse:
-            self.by_name.pop(key, None)
+        self.coarse = False
+        for key, events_of_daemons in coarse.items():
+            of_daemons = self.by_name.pop(key, {})
+            events = {daemon: events for daemon, events in events_of_daemons.items() if events is not None}
+            of_daemons.update((daemon, rare.values) for daemon, rare in events.items())
+            if len(events) == len(events_of_daemons) and _are_rare(list(events.values()), of_daemons, seconds):
+                self.by_name[key] = of_daemons
+            else:
+                self.coarse = True
+
+
+def _are_rare(events: Sequence[RareEvents], values: Mapping[str, np.ndarray], seconds: float) -> bool:
+    """Return whether what rises near the ends of a window does so by chance in the sum of all daemons too.
+
+    `values`: of all daemons of the class, with these, in the window of so many seconds.
+    """
+    rise = sum(of_daemon[1] - of_daemon[0] for of_daemon in values.values())
+    near_ends = sum(rare.near_ends for rare in events)
+    share = max(rare.seconds for rare in events) / seconds
+    by_chance = most_by_chance(float(rise[0]) * share) / max(float(rise[0]), 1e-9)  # of a latency: requests of its mean
+    return bool((near_ends <= rise * max(share + MOST_WRONG, by_chance)).all())
 
 
 def _lines(values: _WindowValues, window: Window) -> Iterator[Dict[str, Any]]:
