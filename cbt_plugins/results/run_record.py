@@ -56,6 +56,7 @@ class Measurement:
     step: int = 1
     start: Optional[float] = None  # epoch seconds of the series' begin, where they are known
     bin: float = 0.0  # width of the bin of a histogram, or from step to step of a ladder; 0: exact
+    is_upper_end: bool = False  # of the bin
     #: of a failure of a scorecard: the value of each repetition; `value` is their median
     repeats: Optional[Tuple[float, ...]] = None
     #: of bad seconds whose limit is of the baseline of the run, and not of its file: the limit of p99
@@ -68,7 +69,11 @@ class Measurement:
     @property
     def open_ends(self) -> Tuple[float, float]:
         """How far below and above the value the true one may be: half a bin; from a ladder's answer to its next step.
+
+        Below the upper end of a bin, a bin.
         """
+        if self.is_upper_end:
+            return self.bin, 0.0
         return (0.0, self.bin) if METRICS[self.metric].source is MetricSource.LADDER else (self.bin / 2, self.bin / 2)
 
 

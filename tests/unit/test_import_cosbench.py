@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compare_records import side
 
+from cbt_plugins.compare.gate import GateLimits, gate, of_texts
+from cbt_plugins.compare.table import Rules
 from cbt_plugins.results.importers import cosbench
 from cbt_plugins.results.importers.cosbench import tables
 from cbt_plugins.results.record_reader import read_imported
@@ -67,7 +70,7 @@ def test_a_workload_is_a_record(name: str) -> None:
     assert value(hybrid, "read", "success_rate") == 0.9949
     assert (value(hybrid, "write", "mean_ms"), value(hybrid, "write", "p99_ms")) == (574.48, 11870)
     assert (value(delwrite, "delete", "p90_ms"), value(delwrite, "delete", "max_ms")) == (20, 10040)
-    assert {its.bin for its in hybrid.measurements if its.metric in ("p90_ms", "p99_ms", "max_ms")} == {20.0}
+    assert {its.open_ends for its in hybrid.measurements if its.metric in ("p90_ms", "max_ms")} == {(10.0, 0.0)}
     assert not [its for its in hybrid.measurements if its.op == "list" and its.metric == "mib_per_s"]
     assert hybrid.config["phase.s1-main.mix"] == "delete:14 list:10 read:60 write:16"
     assert hybrid.config["phase.s1-main.workers"] == 20 and hybrid.usable
@@ -192,7 +195,17 @@ def test_javas_largest_integer_is_no_time_and_one_request_has_no_percentile(tmp_
 def test_its_two_digits_are_bins() -> None:
     record = cosbench.read(DATA / "workloads.csv")[0]
     bins = {its.metric: its.bin for its in record.measurements}
-    assert bins["obj_per_s"] == bins["mean_ms"] == 0.01 and bins["success_rate"] == 0.0001 and bins["p99_ms"] == 20
+    assert bins["obj_per_s"] == bins["mean_ms"] == 0.01 and bins["success_rate"] == 0.0001 and bins["p99_ms"] == 10
+
+
+@pytest.mark.parametrize(
+    ("limit", "word"), [("25ms", "ok"), ("20ms", "ok"), ("15ms", "inconclusive"), ("9ms", "regression")]
+)
+def test_a_percentile_may_be_below_the_end_of_its_bin_and_not_above(tmp_path: Path, limit: str, word: str) -> None:
+    row = "s2-read,read,read,600,6000,10,5,10,20,20,20,20,20,60,600,100%,completed,\n"
+    (tmp_path / "w7-x.csv").write_text(f"{TABLE.splitlines()[0]}\n{row}")
+    run = side("a", read_imported(tmp_path / "w7-x.csv"))
+    assert gate(run, [run], GateLimits(tuple(of_texts([f"read.p99_ms<={limit}"]))), Rules()).outcome.word == word
 
 
 def test_nothing_that_ended_well_is_said(tmp_path: Path) -> None:

@@ -225,8 +225,7 @@ def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
         yield Measurement(*where, "mean_ms", line.res_ms, n=n, bin=ROUNDED)
     for q, metric in _METRICS.items():
         if line.percentiles[q] is not None and n >= METRICS[metric].needs:
-            # the true one is up to a bin below the upper end: half a bin of twice the width holds it
-            yield Measurement(*where, metric, line.percentiles[q], n=n, bin=2 * BIN)
+            yield Measurement(*where, metric, line.percentiles[q], n=n, bin=BIN, is_upper_end=True)
 
 
 def _config(workload_lines: Sequence[CosbenchLine], workload: Optional[CosbenchWorkload]) -> Iterator[Tuple[str, Any]]:
