@@ -25,7 +25,7 @@ VERBS = (
 )
 #: verbs that are keywords of Python, which cannot name a module
 _MODULES = {"import": "import_"}
-#: verbs that change something: they continue when the reader of their output has ended
+#: verbs that change something: they continue when the reader of their output has ended, or it cannot be written
 _ENDURING = ("build", "lab", "inject", "undo", "campaign", "bisect", "pr")
 
 #: objects between two garbage collections: the reply of a cluster of 10,000 OSDs has fewer, and a collection takes

@@ -17,6 +17,7 @@ from cbt_plugins.formatting.screen import (
     NoOutput,
     NoReader,
     discard,
+    lost_output,
     painted,
     paper_of,
     printable,
@@ -87,24 +88,26 @@ def call(work: Callable[[], int]) -> int:
     """Run a verb, print its error on stderr, and return the exit status."""
     try:
         status = _called(work)
-        sys.stdout.flush()
-        return status
+        loss = lost_output()
     except NoReader:  # as in `cbt-tools plan FILE | head`
         discard(sys.stdout)
         discard(sys.stderr)
         return UNREAD
     except NoOutput as e:
-        return say("Error", f"cannot write to standard output: {e}", CANNOT)
+        status, loss = OK, str(e)
     except Exception:  # Python would exit with 1, which may mean a regression, or a changed file
         traceback.print_exc()
         return say("Error", "this is an error of cbt-plugins: please report it with the lines above", CANNOT)
+    return say("Error", loss, status or CANNOT) if loss else status
 
 
 def _called(work: Callable[[], int]) -> int:
     try:
         return int(work())
     except SystemExit:  # of the parser
-        sys.stdout.flush()
+        loss = lost_output()
+        if loss:
+            raise NoOutput(loss) from None
         raise
     except CommandError as e:
         return say("Error", str(e), e.status)

@@ -22,7 +22,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.top_level import unknown_monitors
 from cbt_plugins.config.yaml_source import masked_text, read
-from cbt_plugins.formatting.screen import printable_output
+from cbt_plugins.formatting.screen import lost_output, printable_output
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
 
@@ -35,6 +35,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(exit_status.USAGE, f"Error: {message}\n")
+
+    def exit(self, status: int = exit_status.OK, message: Optional[str] = None) -> NoReturn:
+        loss = lost_output()  # --help or --version
+        super().exit(exit_status.CANNOT if loss else status, f"Error: {loss}\n" if loss else message)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -53,8 +57,8 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run a file; exit status 0: all planned runs have a result, 1: a run failed, 2: wrong use."""
-    with printable_output():
+    """Run a file; exit status 0: all planned runs have a result, 1: a run failed, 2: wrong use, 125: no output."""
+    with printable_output(endures=True):
         args = arguments().parse_args(argv)
         _log_to_stderr()
         try:

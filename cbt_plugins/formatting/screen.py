@@ -29,7 +29,7 @@ class NoReader(BaseException):
 
 
 class NoOutput(BaseException):
-    """Standard output is closed, or cannot be written, as on a full disk; the text says why. No OSError, as above."""
+    """Standard output is closed, or cannot be written, as on a full disk; the text is the message. No OSError."""
 
 
 class _Printable:
@@ -40,6 +40,7 @@ class _Printable:
         self._endures = endures
         self._is_output = is_output  # the answer of a verb; on standard error are its messages
         self._is_closed = is_closed
+        self.loss = ""  # the text of NoOutput, if it was not raised
 
     def write(self, text: str) -> int:
         start = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
@@ -48,8 +49,8 @@ class _Printable:
 
     def write_safe(self, text: str) -> None:
         """Write a text of which all is ours, or printable."""
-        if self._is_closed and self._is_output and not self._endures:
-            raise NoOutput("it is closed")
+        if self._is_closed and self._is_output:
+            self._lose("it is closed")
         with self._unread():
             self._stream.write(text)
 
@@ -66,18 +67,30 @@ class _Printable:
                 raise NoReader from None
             discard(self._stream)
         except OSError as error:
-            if not self._is_output:
-                raise
-            discard(self._stream)  # what is still in its buffer
-            if not self._endures:
-                raise NoOutput(error.strerror or str(error)) from None
+            if self._is_output:  # else a message, which is lost: nothing is left to say it on
+                discard(self._stream)  # what is still in its buffer
+                self._lose(error.strerror or str(error))
+
+    def _lose(self, why: str) -> None:
+        self.loss = f"cannot write to standard output: {why}"
+        if not self._endures:
+            raise NoOutput(self.loss) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
+def lost_output() -> str:
+    """Return the text of NoOutput if a part of standard output could not be written in a verb that endures; else "".
+
+    Raises NoOutput and NoReader in other verbs.
+    """
+    sys.stdout.flush()
+    return str(getattr(sys.stdout, "loss", ""))
+
+
 def discard(stream: Any) -> None:
-    """Let what is still to be written to a stream go nowhere: its reader has ended."""
+    """Let what is still to be written to a stream go nowhere: its reader has ended, or its disk is full."""
     with contextlib.suppress(OSError):  # no file
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -130,8 +143,8 @@ def _size_of(stream: Any) -> os.terminal_size:
 def printable_output(endures: bool = False) -> Iterator[None]:
     """Let everything that this process writes to its terminal be `printable`.
 
-    `endures`: it goes on when nobody reads its output any more, as an undo has to in `cbt-tools undo DIR | head`.
-    A stream that was closed (`>&-`) is None.
+    `endures`: it goes on when nobody reads its output any more, as an undo has to in `cbt-tools undo DIR | head`, and
+    when its output cannot be written (`lost_output`). A stream that was closed (`>&-`) is None.
     """
     streams = sys.stdout, sys.stderr
     with contextlib.ExitStack() as nowhere:
@@ -142,6 +155,10 @@ def printable_output(endures: bool = False) -> Iterator[None]:
             yield
         finally:
             sys.stdout, sys.stderr = streams
+            try:
+                err.flush()
+            except OSError:  # Python would try again, and end with a status of its own
+                discard(err)
 
 
 #: columns of lines of words, where a terminal has no fewer; tables are as wide as they must be

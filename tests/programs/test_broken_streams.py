@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
-from verb_words import FORMS
+from verb_words import CONFIGS, FORMS
 
+from cbt_plugins.cbt import run_loop
 from cbt_plugins.formatting.screen import printable_output
 from cbt_plugins.tools.__main__ import main
 
 
-@contextmanager
+@contextlib.contextmanager
 def unread(*names: str) -> Iterator[None]:
     """Let streams be a pipe that nobody reads any more."""
     streams = {name: getattr(sys, name) for name in names}
@@ -70,16 +72,39 @@ def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None
         assert main(["undo", str(tmp_path)]) == 0  # nothing is open: its status, and not that of the pipe
 
 
-@contextmanager
-def unwritable(how: str) -> Iterator[None]:
-    """Let standard output be a full disk, or closed."""
-    stream = sys.stdout
-    with open("/dev/full", "w") as full:
-        sys.stdout = full if how == "full" else None
+@pytest.mark.parametrize("how", ["unread", "full"])
+def test_a_run_goes_on_without_its_messages(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_: run_loop.RunLoop) -> int:
+        for text in ("the load begins", "a fault is undone"):
+            logging.getLogger("cbt_plugins.faults").info(text)
+        print("Error: 1 of 2 runs", file=sys.stderr)
+        return 1
+
+    monkeypatch.setattr(run_loop.RunLoop, "run", run)
+    monkeypatch.setattr(logging.getLogger("cbt_plugins"), "handlers", [])
+    with unread("stderr") if how == "unread" else unwritable("full", "stderr"):
+        assert run_loop.main(["-a", str(tmp_path), str(CONFIGS / "quickstart.yaml")]) == 1
+
+
+@contextlib.contextmanager
+def unwritable(how: str, *names: str) -> Iterator[None]:
+    """Let streams, by default standard output, be a full disk, or closed."""
+    names = names or ("stdout",)
+    streams = {name: getattr(sys, name) for name in names}
+    with contextlib.ExitStack() as disk:
+        for name in names:
+            setattr(sys, name, disk.enter_context(open("/dev/full", "w", buffering=1)) if how == "full" else None)
         try:
             yield
         finally:
-            sys.stdout = stream
+            for name, stream in streams.items():
+                setattr(sys, name, stream)
+
+
+NO_OUTPUT = {
+    "full": "Error: cannot write to standard output: No space left on device\n",
+    "closed": "Error: cannot write to standard output: it is closed\n",
+}
 
 
 @pytest.mark.parametrize("how", ["full", "closed"])
@@ -90,15 +115,57 @@ def test_an_output_that_cannot_be_written_is_no_verdict(
     """Status 1 is a regression of `gate`, and a changed file of `verify`."""
     with unwritable(how):
         assert main([verb, *words.get("report" if verb == "verify" else verb, [])]) == 125
-    why = "No space left on device" if how == "full" else "it is closed"
-    assert capsys.readouterr().err == f"Error: cannot write to standard output: {why}\n"
+    assert capsys.readouterr().err == NO_OUTPUT[how]
+    with unwritable(how, "stdout", "stderr"):
+        assert main([verb, *words.get("report" if verb == "verify" else verb, [])]) == 125
 
 
 @pytest.mark.parametrize("how", ["full", "closed"])
-def test_what_changes_a_cluster_goes_on_without_an_output(how: str, tmp_path: Path) -> None:
-    (tmp_path / "plan.json").touch()
+@pytest.mark.parametrize("verb", ["gate", "verify", "undo"])
+def test_an_error_that_cannot_be_said_has_its_status(verb: str, how: str, tmp_path: Path) -> None:
+    with unwritable(how, "stderr"):
+        assert main([verb, *[str(tmp_path / "none")] * (2 if verb == "gate" else 1)]) == 2
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+@pytest.mark.parametrize("own_status", [0, 1])
+def test_what_changes_a_cluster_goes_on_without_an_output(
+    own_status: int, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def work(_: Any) -> int:
+        for text in ("1 undone", "2 undone"):
+            print(text, flush=True)
+        print("all undone", file=sys.stderr)
+        return own_status
+
+    monkeypatch.setattr("cbt_plugins.tools.undo.run", work)
     with unwritable(how):
-        assert main(["undo", str(tmp_path)]) == 0
+        assert main(["undo", str(tmp_path)]) == (own_status or 125)
+    assert capsys.readouterr().err == "all undone\n" + NO_OUTPUT[how]
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+@pytest.mark.parametrize("line", [f"campaign plan {CONFIGS / 'campaign-lab.yaml'}", "campaign --help", "pr --help"])
+def test_an_answer_of_such_a_verb_is_not_lost_without_a_word(
+    line: str, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with unwritable(how):
+        assert main(line.split()) == 125
+    assert capsys.readouterr().err == NO_OUTPUT[how]
+    with unread("stdout"), contextlib.suppress(SystemExit):
+        assert main(line.split()) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_run_whose_help_cannot_be_written(how: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with unwritable(how), pytest.raises(SystemExit) as end:
+        run_loop.main([option])
+    assert end.value.code == 125 and capsys.readouterr().err == NO_OUTPUT[how]
+    with unread("stdout"), pytest.raises(SystemExit) as end:
+        run_loop.main([option])
+    assert end.value.code == 0 and capsys.readouterr().err == ""
 
 
 def test_a_query_from_an_input_that_is_closed(
