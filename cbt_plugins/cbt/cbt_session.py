@@ -150,8 +150,9 @@ class Session:
             logger.log(logging.INFO if self.ledger.fulfilled else logging.ERROR, "%s", line)
         if not self.ledger.fulfilled:
             logging.shutdown()
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+            for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed (`2>&-`)
+                with contextlib.suppress(OSError):
+                    stream.flush()
             os._exit(1)
 
 

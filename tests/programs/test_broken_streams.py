@@ -187,3 +187,13 @@ def test_an_error_of_the_program_is_no_verdict(
     assert main([verb, *words["gate" if verb == "gate" else "report"]]) == 125
     *trace, error = capsys.readouterr().err.splitlines()
     assert trace[-1] == "RuntimeError: broken" and error.startswith("Error: this is an error of cbt-plugins: ")
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-"])
+def test_failed_runs_under_cbt_py_without_an_output(redirection: str, tmp_path: Path) -> None:
+    file = tmp_path / "fio.yaml"
+    file.write_text("cluster: {iterations: 1}\n")
+    settings = "types.SimpleNamespace(benchmarks={'fio': {}}, cluster={'iterations': 1})"
+    code = "import pathlib, types\nfrom cbt_plugins.cbt.cbt_session import Session\n"
+    code += f"Session({settings}, pathlib.Path({str(file)!r}))"
+    assert subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {redirection}', sys.executable, code]).returncode == 1
