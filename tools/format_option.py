@@ -17,6 +17,13 @@ from .command import CommandError
 TEXT, JSON, CSV, MD, HTML = "text", "json", "csv", "md", "html"
 #: suffix of a file -> format, for suffixes that are not the name of their format
 _SUFFIXES = {"prom": "prometheus", **{suffix: name for name, of_name in FORMATS.items() for suffix in of_name.suffixes}}
+#: suffixes of formats that no verb has; another one, such as that of compare-18.2.7 or out.log, says no format
+_OTHER_FORMATS = frozenset(
+    (
+        *("pdf", "ps", "doc", "docx", "odt", "rtf", "tex", "xls", "xlsx", "ods", "tsv", "parquet", "duckdb", "sqlite"),
+        *("xml", "yaml", "yml", "jsonl", "png", "svg", "jpg", "jpeg", "gif", "webp", "gz", "xz", "zst", "bz2", "zip"),
+    )
+)
 
 
 def add_formats(parser: argparse.ArgumentParser, *names: str, text: str = "") -> None:
@@ -63,14 +70,15 @@ def format_of(args: argparse.Namespace) -> str:
     """Return the format of --format, else of the suffix of -o, else the first format of the verb. Raises CommandError.
     """
     if args.format is None and is_file(args):
-        suffix = Path(args.output).suffix[1:]
+        suffix = Path(args.output).suffix[1:].lower()
         name = _SUFFIXES.get(suffix, suffix)
         if name in args.formats:
             return name
         if name in FORMATS:
             raise CommandError(f"-o {args.output}: no such format: {name}: the formats are {', '.join(args.formats)}")
-        if suffix:
-            names = ", ".join(f".{name}" for name in args.formats)
+        if suffix in _OTHER_FORMATS:
+            suffixes = ((name, *(s for s, of in _SUFFIXES.items() if of == name)) for name in args.formats)
+            names = ", ".join(f".{suffix}" for of_format in suffixes for suffix in of_format)
             raise CommandError(f"-o {args.output}: no format has the suffix .{suffix}: use {names}, or --format")
     return args.format or args.formats[0]
 

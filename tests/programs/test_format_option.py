@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import os
 import pty
@@ -24,6 +26,8 @@ from cbt_plugins.formatting.formats.markdown import Markdown
 from cbt_plugins.formatting.formats.terminal import Terminal, table_lines
 from cbt_plugins.formatting.screen import Paper
 from cbt_plugins.tools.__main__ import main
+from cbt_plugins.tools.command import CommandError
+from cbt_plugins.tools.format_option import format_of
 
 
 @pytest.mark.parametrize("verb", FORMS)
@@ -91,17 +95,32 @@ def test_a_form_that_is_not_there_names_those_that_are(
 
 
 @pytest.mark.parametrize("verb", FORMS)
-def test_an_unknown_suffix_names_those_that_are_known(
+def test_a_suffix_of_another_format_names_those_that_are_known(
     verb: str, words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "out.xlsx"
     assert main([verb, *words[verb], "-o", str(file)]) == 2
-    suffixes = ", ".join(f".{name}" for name in FORMS[verb])
+    also = {"text": ".text, .txt", "md": ".md, .markdown", "html": ".html, .htm", "prometheus": ".prometheus, .prom"}
+    suffixes = [also.get(name, f".{name}") for name in FORMS[verb]]
     error = capsys.readouterr().err
-    assert error.startswith(f"Error: -o {file}: no format has the suffix .xlsx: use {suffixes}")
+    assert error.startswith(f"Error: -o {file}: no format has the suffix .xlsx: use {', '.join(suffixes)}, ")
     assert not file.exists()
     main([verb, *words[verb], "-o", str(file), "--format", FORMS[verb][0]])
     assert file.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name"),
+    [
+        *(("compare-18.2.7", "text"), ("out.log", "text"), ("host.example.org", "text"), ("out", "text")),
+        *(("out.TXT", "text"), ("OUT.JSON", "json"), ("Out.Htm", "html"), ("x.tar.MD", "md"), ("x.2026.csv", "csv")),
+        *((name, "") for name in ("p.pdf", "plot.PNG", "out.json.gz", "out.xml")),
+    ],
+)
+def test_the_format_of_a_name(name: str, format_name: str) -> None:
+    args = argparse.Namespace(format=None, output=f"a.csv/{name}", formats=FORMS["report"])
+    with pytest.raises(CommandError) if not format_name else contextlib.nullcontext():
+        assert format_of(args) == format_name
 
 
 OLD = [
