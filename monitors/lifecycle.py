@@ -345,13 +345,40 @@ def fetch_files(
 
 def _move_into(local_dir: Path, node: str, came: Path) -> List[Path]:
     """Move what came from a node to its place in the archive; return the paths there."""
+    grown = list(_move_over_copies(local_dir, node, came))
     entries = [entry for entry in sorted(came.iterdir()) if not _has_only_records(entry)]
     files = {f"{entry.name}.{node}": entry for entry in entries}
     folder = _place_for(files, local_dir)
     for name, file in files.items():
         if not os.path.lexists(folder / name):
             shutil.move(str(file), str(folder / name))
-    return [folder / name for name in files]
+    return [*grown, *(folder / name for name in files)]
+
+
+def _move_over_copies(local_dir: Path, node: str, came: Path) -> Iterator[Path]:
+    """Move files over the copies that an earlier fetch has archived, which they begin with; yield the paths there.
+
+    Beside the record of another machine, which may still write them, files stay on a node (_KEEP_RECORDS): each resume
+    would archive them again. The record was archived with the copies.
+    """
+    records = (record for name in (f"*.pid.{node}", f"*.{node}/*.pid") for record in local_dir.parent.glob(f"*/{name}"))
+    folders = sorted({local_dir.parent / record.relative_to(local_dir.parent).parts[0] for record in records})
+    if not folders:
+        return
+    for file in [path for path in came.rglob("*") if path.is_file() and path.suffix != ".pid"]:
+        entry, *inner = file.relative_to(came).parts
+        copies = (Path(folder, f"{entry}.{node}", *inner) for folder in folders)
+        copy = next((copy for copy in copies if copy.is_file() and _begins_with(file, copy)), None)
+        if copy is not None:
+            os.replace(file, copy)
+            yield copy
+
+
+def _begins_with(file: Path, copy: Path) -> bool:
+    """Return whether a file has the content of a copy, which is not empty, and maybe more."""
+    with open(file, "rb") as content, open(copy, "rb") as begin:
+        chunks = iter(partial(begin.read, 1 << 20), b"")
+        return copy.stat().st_size > 0 and all(chunk == content.read(len(chunk)) for chunk in chunks)
 
 
 @contextmanager

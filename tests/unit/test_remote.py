@@ -186,26 +186,6 @@ def test_a_copy_ends_with_an_interrupt(tmp_path: Path, work: str) -> None:
     assert err.rstrip().splitlines()[-1].startswith(b"KeyboardInterrupt") and not list(tmp_path.glob("back/.fetch-*"))
 
 
-@pytest.mark.parametrize(("machine", "stays"), [("", False), (" another-machine", True)])
-def test_the_record_of_another_machine_outlives_a_fetch(tmp_path: Path, machine: str, stays: bool) -> None:
-    """Machines share the folder, and one is silent: its record is what ends its monitor later."""
-    record = tmp_path / "monitors-1" / "collectl" / "a.pid"
-    record.parent.mkdir(parents=True)
-    record.write_text(f"1 2{machine}\n")
-    (record.parent / "samples").write_text("x")  # of this machine before it was started anew
-    os.utime(record.parent / "samples", (time.time() - 7200,) * 2)
-    (record.parent / "written").write_text("x")  # by the other one, maybe
-    lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "archive", None)
-    assert record.exists() == stays == record.parent.parent.exists()
-    assert (tmp_path / "archive" / f"collectl.{HERE}" / "samples").exists() and not (record.parent / "samples").exists()
-    assert (tmp_path / "archive" / f"collectl.{HERE}" / "written").exists()
-    assert (record.parent / "written").exists() == stays
-    if stays:  # each resume finds the record again
-        (record.parent / "written").unlink()
-        assert lifecycle.fetch_files(REMOTE, [HERE], str(record.parent.parent), tmp_path / "resumed", None) == []
-        assert not any((tmp_path / "resumed").iterdir()) and record.exists()
-
-
 def test_files_go_and_come_back_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytes(range(256)) * 1000
     REMOTE.put({HERE: {f"{tmp_path}/a/b": content, f"{tmp_path}/a/c/d": b""}})
