@@ -196,7 +196,7 @@ class Connections:
 def _lines(text: str) -> List[Tuple[str, str]]:
     """Simple commands, each with what joins it to the one before it."""
     if text.startswith("s=0; "):  # `run_all`
-        text = re.sub(r"s=0; |\( |\s\) \|\| s=1; |exit \$s", "\n", text)
+        text = re.sub(r"s=0; |\( |\s\) \|\| s=1; |\[ \$s = 0 \]", "\n", text)
     parts = re.split(r"(&&|[;\n])\s*", text)
     return [(part.strip(), joint) for part, joint in zip(parts[::2], ["", *parts[1::2]]) if part.strip()]
 

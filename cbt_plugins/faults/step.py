@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from math import isclose
@@ -38,7 +39,21 @@ def run_all(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     ends = ("\n" if "\n" in text else " " for text in texts)  # of a text of several lines the last may be a comment
-    return "".join(["s=0; ", *(f"( {text}{end}) || s=1; " for text, end in zip(texts, ends)), "exit $s"])
+    return "".join(["s=0; ", *(f"( {text}{end}) || s=1; " for text, end in zip(texts, ends)), "[ $s = 0 ]"])
+
+
+#: more than one command, or a file that the shell opens: sudo would be for the first command alone
+_OF_SHELL = re.compile(r"[;&|(){}<>\n]")
+_EXIT = re.compile(r"(?:^|[;&|({)]|\b(?:then|do|else))\s*exit\b", re.MULTILINE)
+
+
+def by_hand(text: str, root: bool) -> str:
+    """Return a command as a person may paste it into a shell, which does not end with the command."""
+    text = readable(text)
+    if root:
+        return f"sudo sh -c {shlex.quote(text)}" if _OF_SHELL.search(text) else f"sudo {text}"
+    end = "\n" if "\n" in text else " "
+    return f"( {text}{end})" if _EXIT.search(text) else text
 
 
 @dataclass(frozen=True)
@@ -54,7 +69,7 @@ class Command:
     parts: Tuple[Tuple[OsdValue, str], ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}"
+        return f"{self.node or 'here'}: {by_hand(self.text, self.root)}"
 
     def without(self, values: Collection[OsdValue]) -> Optional[Command]:
         """Return the command without the parts for some values of OSDs; None if no part is left."""
@@ -88,7 +103,7 @@ class Check:
     reading: str = ""
 
     def __str__(self) -> str:
-        return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}, expects " + ", ".join(
+        return f"{self.node or 'here'}: {by_hand(self.text, self.root)}, expects " + ", ".join(
             f"{_where(p)} = {_expectation(v)}" for p, v in self.want
         )
 

@@ -142,7 +142,7 @@ def test_what_stays_open_comes_with_its_commands(
     assert main(["undo", str(folder)]) == 1
     said = capsys.readouterr().err
     assert "still open: one node: stop osd.0 on node1:" in said
-    assert "    node1: sudo systemctl reset-failed ceph-osd@0.service" in said
+    assert "    node1: sudo sh -c 'systemctl reset-failed ceph-osd@0.service" in said
     assert "osds.osd=0.up = 1" in said
     assert world.differences() == {"osd.0"}  # the flag is back all the same
     assert len(world.state["keys"]) == 1  # and the cluster not free
