@@ -10,6 +10,7 @@ from typing import Dict, List, Tuple
 from cbt_plugins.cluster_conditions import UNDO_BY_USER
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.undo_journal import FILE, read_lines, still_open
+from cbt_plugins.formatting import first_texts
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import ArchivesBelow, NoRun, Unreadable
@@ -23,7 +24,7 @@ _OF_TRIALS = ("campaign.jsonl", "bisect.jsonl", "pr.jsonl")
 _OWN = re.compile(r"((results/)?[^/]+/)?id-[^/]+|(faults/)?[0-9]{8}T[0-9]{6}(-[0-9]+)?")
 _IN_ARCHIVE = re.compile(r"/(results/[^/]+/id-[^/]+|faults/[0-9]{8}T[0-9]{6}(-[0-9]+)?)$")
 #: archives that an error names
-_SHOWN = 5
+SHOWN = 5
 #: files of a run, or of `cbt-tools inject`; an archive of CBT has others
 _FILES_OF_RUN = (FILE, EVENTS, "plan.json", "cluster.json")
 #: what a run has made until it ends
@@ -45,9 +46,7 @@ def find_runs_to_undo(archive: Path) -> Tuple[List[Path], List[str]]:
     others = [folder for folder in folders if folder not in own]
     if not (own or unknown or _has_run(archive)):
         below = list(dict.fromkeys(str(_archive_of(folder)) for folder in sorted(others)))
-        if len(below) > _SHOWN:
-            below[_SHOWN:] = [f"and {len(below) - _SHOWN} more"]
-        give = f"; give one of the archives below it: {', '.join(below)}" if below else ""
+        give = f"; give one of the archives below it: {first_texts(below, SHOWN)}" if below else ""
         raise CommandError(f"{archive}: no run in it (looked for {FILE} and results/*/id-*){give}")
     for folder in others:
         if _may_be_open(folder):

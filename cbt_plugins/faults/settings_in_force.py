@@ -15,6 +15,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.settings import AT_START
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts, ask
 from cbt_plugins.faults.step import FaultError, agrees
+from cbt_plugins.formatting import first_texts
 
 #: (who, option, value) of `ceph config set`
 Setting = Tuple[str, str, str]
@@ -36,8 +37,7 @@ class Wrong(NamedTuple):
     runs_with: str
 
     def __str__(self) -> str:
-        many = ", ".join(self.daemons[:3]) + (f" and {len(self.daemons) - 3} more" if len(self.daemons) > 3 else "")
-        return f"{many}: {self.option} is {self.runs_with or 'unknown'}, not {self.value}"
+        return f"{first_texts(self.daemons, 3)}: {self.option} is {self.runs_with or 'unknown'}, not {self.value}"
 
 
 def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[Wrong]:

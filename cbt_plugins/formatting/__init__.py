@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Optional
+from typing import Optional, Sequence
 
 NONE = "-"
 
@@ -30,6 +30,11 @@ def count(value: Optional[int]) -> str:
 def several(n: int, noun: str) -> str:
     """Return a number of things: "1 worker", "2 workers"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def first_texts(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first of many texts, and how many are left out: "a, b, c and 2 more"."""
+    return separator.join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
 def percent(share: Optional[float], form: str = ".1f") -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, Optional, Sequence
 
 from cbt_plugins.archive_files import open_regular
+from cbt_plugins.formatting import first_texts
 from cbt_plugins.journal import MOST
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
@@ -58,8 +59,7 @@ class ArchivesBelow(Unreadable):
 
     def names(self) -> str:
         """Return the paths of the first archives, and the number of the others."""
-        suffix = f" and {len(self.archives) - _NAMED} more" if len(self.archives) > _NAMED else ""
-        return ", ".join(map(str, self.archives[:_NAMED])) + suffix
+        return first_texts(list(map(str, self.archives)), _NAMED)
 
     def __str__(self) -> str:
         return f"{self.folder}: no run in it; archives below it: {self.names()}"

@@ -77,6 +77,8 @@ def test_a_folder_of_archives_is_refused(
             assert main(["undo", str(folder), *dry]) == 2
             below = f"; give one of the archives below it: {shown}b, {shown}c, {shown}x/y/a\n"
             assert capsys.readouterr().err.endswith(below)
+    monkeypatch.setattr("cbt_plugins.tools.runs_to_undo.SHOWN", 2)
+    assert main(["undo", "."]) == 2 and capsys.readouterr().err.endswith(" below it: b, c and 1 more\n")
     assert world.differences() == {"osd.0", "flag noout"}
     (up / "c" / "faults" / "20260101T000000" / "undo.jsonl").unlink()
     shutil.move(str(up / "b"), str(up / "x" / "y" / "a" / "b"))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.cluster.object_sample import ObjectSample, Shell
-from cbt_plugins.formatting import about_size
+from cbt_plugins.formatting import about_size, first_texts
 from cbt_plugins.journal import sync_folder, write_json
 from cbt_plugins.programs import cache_dir
 
@@ -160,8 +160,8 @@ class Snapshots:
         lab.up(shape)
         wrong = snapshot.sample.differences(shell_of(lab))
         if wrong:
-            suffix = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-            raise LabError(f"the cluster of {lab.dir} differs from snapshot {name}: {'; '.join(wrong[:3])}{suffix}")
+            differences = first_texts(wrong, 3, "; ")
+            raise LabError(f"the cluster of {lab.dir} differs from snapshot {name}: {differences}")
         lab.step(f"checked: fsid and {len(snapshot.sample.objects)} objects are as in snapshot {name}")
 
     def _names(self) -> List[str]:

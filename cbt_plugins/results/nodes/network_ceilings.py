@@ -12,6 +12,7 @@ from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Seq
 from urllib.parse import urlsplit
 
 from cbt_plugins.ceph_df import DATA_POOL
+from cbt_plugins.formatting import first_texts
 from cbt_plugins.inventory import host_of, is_address, nodes_of, short_name
 from cbt_plugins.journal import read_json
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
@@ -268,8 +269,7 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
     osds = {node for of in layouts for node in of.osds}
     unknown = sorted((nodes - set(speeds[PUBLIC])) | (osds - set(speeds[CLUSTER]) if own_cluster else set()))
     if unknown:
-        some = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-        raise Unknown(f"the speed of the network is not known of {some}; --nic 25Gbit gives it")
+        raise Unknown(f"the speed of the network is not known of {first_texts(unknown, 5)}; --nic 25Gbit gives it")
     return Nics(speeds[PUBLIC], speeds[CLUSTER] if own_cluster else None)
 
 
