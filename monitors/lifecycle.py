@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
+from cbt_plugins import checksums
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import TIMED_OUT
 from cbt_plugins.cluster.fan_out import ask_at_once
@@ -365,11 +366,12 @@ def _move_over_copies(local_dir: Path, node: str, came: Path) -> Iterator[Path]:
     folders = sorted({local_dir.parent / record.relative_to(local_dir.parent).parts[0] for record in records})
     if not folders:
         return
+    is_sealed = os.path.lexists(local_dir.parents[1] / checksums.FILE)  # copies have sums, which do not change
     for file in [path for path in came.rglob("*") if path.is_file() and path.suffix != ".pid"]:
         entry, *inner = file.relative_to(came).parts
         copies = (Path(folder, f"{entry}.{node}", *inner) for folder in folders)
         copy = next((copy for copy in copies if copy.is_file() and _begins_with(file, copy)), None)
-        if copy is not None:
+        if copy is not None and not (is_sealed and file.stat().st_size > copy.stat().st_size):
             os.replace(file, copy)
             yield copy
 

@@ -53,6 +53,19 @@ def test_what_stays_for_another_machine_is_archived_once(tmp_path: Path) -> None
     assert [path.name for path in (tmp_path / "archive").glob("*/*")] == [f"collectl.{HERE}"]
 
 
+def test_a_copy_that_has_a_sum_does_not_change(tmp_path: Path) -> None:
+    """The run has ended, and a node was not reached until later."""
+    samples = tmp_path / "monitors-1" / "collectl" / "samples"
+    samples.parent.mkdir(parents=True)
+    (samples.parent / "a.pid").write_text("1 2 another-machine\n")
+    monitors = tmp_path / "run" / "monitors"
+    for number, text in enumerate(["x", "x", "xy"], 1):
+        samples.write_text(text)
+        lifecycle.fetch_files(REMOTE, [HERE], str(samples.parent.parent), monitors / f"{number:02d}", None)
+        (tmp_path / "run" / "SHA256SUMS").touch()
+    assert [(monitors / path).read_text() for path in sorted(monitors.rglob("samples"))] == ["x", "xy"]
+
+
 def test_what_only_looks_like_an_earlier_file_has_a_place_of_its_own(tmp_path: Path) -> None:
     """Each phase has such a folder on the nodes, and the file of a phase begins like those before it, or is empty."""
     folder = tmp_path / "monitors-1" / "own"
