@@ -87,12 +87,17 @@ def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: 
 def call(work: Callable[[], int]) -> int:
     """Run a verb, print its error on stderr, and return the exit status."""
     try:
-        status = _called(work)
-        loss = lost_output()
+        return _ended(work)
     except NoReader:  # as in `cbt-tools plan FILE | head`
         discard(sys.stdout)
         discard(sys.stderr)
         return UNREAD
+
+
+def _ended(work: Callable[[], int]) -> int:
+    try:
+        status = _called(work)
+        loss = lost_output()
     except NoOutput as e:
         status, loss = OK, str(e)
     except Exception:  # Python would exit with 1, which may mean a regression, or a changed file

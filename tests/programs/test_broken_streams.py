@@ -120,6 +120,11 @@ def test_an_output_that_cannot_be_written_is_no_verdict(
         assert main([verb, *words.get("report" if verb == "verify" else verb, [])]) == 125
 
 
+def test_an_output_that_cannot_be_written_and_an_error_that_nobody_reads() -> None:
+    with unwritable("full"), unread("stderr"):
+        assert main(["--version"]) == 141
+
+
 @pytest.mark.parametrize("how", ["full", "closed"])
 @pytest.mark.parametrize("verb", ["gate", "verify", "undo"])
 def test_an_error_that_cannot_be_said_has_its_status(verb: str, how: str, tmp_path: Path) -> None:
