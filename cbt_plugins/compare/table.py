@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import isfinite, isnan, nan
+from math import isfinite, nan
 from statistics import median
 from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
-
-import numpy as np
 
 from cbt_plugins.compare.allowance import Allowance, latencies_of_failures, names_phase
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
+from cbt_plugins.compare.row_values import RowValues, Values, present, row_values
 from cbt_plugins.compare.sides import (
     Alone,
     Case,
@@ -28,19 +27,11 @@ from cbt_plugins.compare.sides import (
     warnings_of_row,
     within_run,
 )
-from cbt_plugins.compare.statistics import (
-    compare_differences,
-    compare_runs,
-    compare_series,
-    decide_verdicts,
-    pooled_scatter,
-)
-from cbt_plugins.compare.statistics.runs import Times
-from cbt_plugins.compare.statistics.sequential import least_scatter
+from cbt_plugins.compare.statistics import decide_verdicts, pooled_scatter
 from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
-from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
-from cbt_plugins.metrics import ALPHA, METRICS, TOTAL, Direction, Metric
-from cbt_plugins.results.run_record import STATE, Key, Measurement, open_ends
+from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict
+from cbt_plugins.metrics import ALPHA, METRICS, TOTAL
+from cbt_plugins.results.run_record import STATE, Key
 
 
 class Wanted(Protocol):
@@ -286,8 +277,8 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
         a, b = base_values.get(key, []), new_values.get(key, [])
         if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, base_values, new_values)):
             continue
-        values = _sides(key[2], case, (a, b), rules)
-        values = replace(values, scatter=_scatter(key[2], values, [by_key.get(key, []) for by_key in again], rules))
+        scatter = _scatter(key[2], [by_key.get(key, []) for by_key in again], rules)
+        values = row_values(key[2], case, (a, b), (rules.paired, rules.confidence), scatter)
         row = _row(contender, case, key, values, choice.allowance(key), rules)
         if isinstance(row, ComparisonWarning):
             missing.append(row)
@@ -301,9 +292,6 @@ def _as_expected(metric: str, values: Values) -> bool:
     """Return whether all values are those of every good run: success rates of 1."""
     expected = METRICS[metric].expected
     return expected is not None and all(measurement is None or measurement.value == expected for measurement in values)
-
-
-Values = List[Optional[Measurement]]  # one for each run; [] if no run has the measurement
 
 
 def _by_key(runs: Runs) -> Dict[Key, Values]:
@@ -337,114 +325,17 @@ def _alone(key: Key, *sides: Mapping[Key, Values]) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """What both sides have for one row."""
-
-    metric: Metric
-    base: List[Measurement]
-    new: List[Measurement]
-    times: Optional[Times]  # when the runs were made, nan where it is not known; None: not known of any
-    paired: bool
-    confidence: float
-    without: Tuple[int, int]  # runs of the base, of the new side, that have no number
-    scatter: Optional[Scatter] = None
-
-    @property
-    def single(self) -> bool:
-        return len(self.base) == len(self.new) == 1
-
-    @property
-    def repeated(self) -> bool:
-        """Whether repetitions in one run each are compared, and not their medians by a known scatter of runs."""
-        if not self.single or self.paired or not (self.base[0].repeats and self.new[0].repeats):
-            return False
-        medians = [measurement.value or 0.0 for measurement in (*self.base, *self.new)]
-        return self.scatter is None or self.metric.additive or min(medians) <= 0
-
-    @property
-    def counts(self) -> Tuple[int, int]:
-        """The values of the base and of the new side: of runs, or of repetitions."""
-        a, b = self._values
-        return len(a), len(b)
-
-    @property
-    def seconds(self) -> bool:
-        """Whether there is one run each, with a series."""
-        return self.single and bool(self.base[0].series and self.new[0].series)
-
-    def compared(self, allowed: float = 0.0, share: float = 0.0) -> Comparison:
-        """Return the comparison of the new side with the base's, or with one that is so much worse; `share`: of an
-        additive metric, by this share."""
-        if self.metric.direction is not Direction.LOWER:
-            allowed, share = -allowed, -share
-        if self.metric.additive:
-            a, b = self._values
-            least = least_scatter(self.metric.margin)
-            a = a * (1 + share) if share else a + allowed
-            comparison = compare_differences(a, b, self.paired, self.confidence, self._times, least)
-            return replace(comparison, unit=self.metric.unit)
-        limit = 1.0 + allowed
-        if self.seconds:
-            a, b = (np.asarray(side[0].series, dtype=float) for side in (self.base, self.new))
-            comparison = compare_series(a * limit, b, self.confidence, self.scatter)
-        else:
-            a, b = self._values
-            comparison = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self._times)
-        below, above = open_ends(self.base)
-        ends = (below * limit, above * limit), open_ends(self.new)
-        return widened(comparison, *ends) if any(map(any, ends)) else comparison
-
-    @property
-    def _values(self) -> Tuple[np.ndarray, np.ndarray]:
-        if self.repeated:
-            return np.asarray(self.base[0].repeats, dtype=float), np.asarray(self.new[0].repeats, dtype=float)
-        a, b = (np.asarray([measurement.value for measurement in side], dtype=float) for side in (self.base, self.new))
-        return a, b
-
-    @property
-    def _times(self) -> Optional[Times]:
-        return None if self.repeated else self.times
-
-    @property
-    def new_range(self) -> Tuple[float, float]:
-        """The lowest and the highest that the values of the new side may be."""
-        (_, b), (below, above) = self._values, open_ends(self.new)
-        return float(b.min()) - below, float(b.max()) + above
-
-    def way(self, comparison: Comparison) -> str:
-        if self.seconds:
-            return "seconds"
-        if self.repeated:
-            return "repetitions"
-        if comparison.blocks and not (comparison.blocks == len(self.base) == len(self.new)):
-            return "blocks"
-        return "pairs" if comparison.blocks else "values" if self.single else "runs"
-
-
-def _sides(metric: str, case: Case, values: Tuple[Values, Values], rules: Rules) -> _Sides:
-    base_values, new_values = values
-    base, new = _both(base_values, new_values) if rules.paired else (_present(base_values), _present(new_values))
-    first, second = (
-        [nan if run.started is None else run.started for run, value in zip(runs, values) if value is not None]
-        for runs, values in ((case.base, base_values), (case.new, new_values))
-    )
-    has_times = not rules.paired and not all(map(isnan, (*first, *second)))
-    times, without = (first, second) if has_times else None, (base_values.count(None), new_values.count(None))
-    return _Sides(METRICS[metric], base, new, times, rules.paired, rules.confidence, without)
-
-
-def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
+def _scatter(metric: str, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
     """Return the scatter that was given for a metric or for all rates, or that repeated runs show; None: unknown."""
     of_rates = rules.scatter.get("") if METRICS[metric].series else None
     given = rules.scatter.get(metric, of_rates)
     if given is not None:
         return Scatter(given)
-    return pooled_scatter([[measurement.value or 0.0 for measurement in _present(group)] for group in repeated])
+    return pooled_scatter([[measurement.value or 0.0 for measurement in present(group)] for group in repeated])
 
 
 def _row(
-    contender: str, case: Case, key: Key, values: _Sides, allowance: Optional[Allowance], rules: Rules
+    contender: str, case: Case, key: Key, values: RowValues, allowance: Optional[Allowance], rules: Rules
 ) -> Union[Row, ComparisonWarning]:
     base, new = values.base, values.new
     name = "/".join(filter(None, (case.title, *key)))
@@ -472,15 +363,6 @@ def _row(
     way = values.way(comparison)
     judged = (comparison, against, allowed)
     return Row(contender, case.title, *key, way, values.counts, *judged, values.without, values.new_range)
-
-
-def _present(values: Values) -> List[Measurement]:
-    return [measurement for measurement in values if measurement is not None]
-
-
-def _both(base_values: Values, new_values: Values) -> Tuple[List[Measurement], List[Measurement]]:
-    pairs = [(a, b) for a, b in zip(base_values, new_values) if a is not None and b is not None]
-    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterator[Section]:
