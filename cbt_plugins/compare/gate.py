@@ -293,7 +293,10 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
         names = phases_and_operations([key for run in base.runs for key in run.keys])
         raise ValueError(f"limit {_name(limit)} matches nothing: {names}")
     beyond = _beyond(compared.rows, rules.alpha)
-    rulings = [_ruling(row, limits, i in beyond) for i, row in enumerate(compared.rows)]
+    beyond_if_lost = _beyond([_against_worse(row) for row in compared.rows], rules.alpha)
+    rulings = [
+        _ruling(row, limits, (i in beyond, i in beyond_if_lost)) for i, row in enumerate(compared.rows)
+    ]
     for warning in missing:
         limit_of = limits.of(warning.key)
         assert limit_of is not None
@@ -312,7 +315,7 @@ def _values_alone(compared: Compared, limits: GateLimits) -> Iterator[Tuple[Key,
         for section in compare(side, [side], limits, replace(compared.rules, scale=None)).sections:
             for row in section.rows:
                 if limits.of_value(row.key):
-                    yield row.key, _ruling(replace(row, case=alone.title), limits, beyond=False)
+                    yield row.key, _ruling(replace(row, case=alone.title), limits, (False, False))
             for key in (warning.key for warning in section.missing):
                 limit, row_id = limits.of_value(key), "/".join((alone.title, *key))
                 if limit:
@@ -357,17 +360,39 @@ def _beyond(rows: Sequence[Row], alpha: float) -> Set[int]:
     return {i for i, comparison in judged.items() if comparison.verdict is Verdict.WORSE}
 
 
-def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
+def _against_worse(row: Row) -> Row:
+    """Return the row, with numbers for the runs that lost theirs that make the new side look better."""
+    return row.if_lost[METRICS[row.metric].direction is not Direction.LOWER] if row.if_lost else row
+
+
+def _ruling(row: Row, limits: GateLimits, beyond: Tuple[bool, bool]) -> Ruling:
+    """Return the outcome of a row; inconclusive if it depends on numbers that runs lost.
+
+    `beyond`: whether it is surely beyond its limit, and whether `_against_worse` of it is.
+    """
     limit = limits.of(row.key)
     assert limit is not None
-    outcome, why = _change(row, limit, beyond) if limit.is_of_change else _value(row, limit)
+    outcome, why = _outcome(row, limit, beyond[0])
+    if not row.if_lost or not _depends_on_lost(row, limit, outcome, beyond[1]):
+        return Ruling(row.id, limit, outcome, why)
     sides = list(zip(("base", "new side"), row.runs, row.runs_without))
     judged_sides = sides if limit.is_of_change else sides[1:]
     few = [f"{n} of {n + without} runs of the {side}" for side, n, without in judged_sides if without]
-    unsure = outcome is GateOutcome.OK or (limit.is_of_change and bool(row.runs_without[0]))
-    if few and unsure:
-        return Ruling(row.id, limit, GateOutcome.INCONCLUSIVE, f"{' and '.join(few)} have a number")
-    return Ruling(row.id, limit, outcome, why)
+    return Ruling(row.id, limit, GateOutcome.INCONCLUSIVE, f"{' and '.join(few)} have a number")
+
+
+def _depends_on_lost(row: Row, limit: Limit, outcome: GateOutcome, beyond_if_lost: bool) -> bool:
+    """Return whether the outcome of a row with lost numbers may be another one with them."""
+    assert row.if_lost
+    if outcome is GateOutcome.REGRESSION:
+        # lost numbers make no value better
+        return limit.is_of_change and _outcome(_against_worse(row), limit, beyond_if_lost)[0] is not outcome
+    lower_is_better = METRICS[row.metric].direction is Direction.LOWER if limit.is_of_change else limit.most is not None
+    return outcome is GateOutcome.OK and _outcome(row.if_lost[lower_is_better], limit, False)[0] is not outcome
+
+
+def _outcome(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
+    return _change(row, limit, beyond) if limit.is_of_change else _value(row, limit)
 
 
 def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:

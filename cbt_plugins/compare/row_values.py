@@ -17,6 +17,8 @@ from cbt_plugins.metrics import METRICS, Direction, Metric
 from cbt_plugins.results.run_record import Measurement, open_ends
 
 Values = List[Optional[Measurement]]  # one for each run; [] if no run has the measurement
+#: how many times the last value is one that no run has
+_FAR = 1e6
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,38 @@ def row_values(
     has_times = not paired and not all(map(isnan, (*first, *second)))
     times, without = (first, second) if has_times else None, (base_values.count(None), new_values.count(None))
     return RowValues(METRICS[metric], base, new, times, paired, confidence, without, scatter)
+
+
+def with_lost_numbers(
+    metric: str, values: Tuple[Values, Values], higher: bool, exact: bool
+) -> Tuple[Values, Values]:
+    """Return the values of both sides with numbers in place of those that are lost: the new side looks higher, or
+    lower, than it may be.
+
+    A lost number of the new side is far beyond all others, because a run without a number is often a bad run. It is no
+    good run, so it stays lost where the new side would look better. One of the base is as far as the last value of both
+    sides. If no exact test compares them, it is as far as one of the new side if it is bad: one such value of few makes
+    no t test sure.
+    """
+    base, new = map(present, values)
+    numbers, about = [measurement.value or 0.0 for measurement in (*base, *new)], METRICS[metric]
+    better, worse = (Direction.HIGHER, Direction.LOWER) if higher else (Direction.LOWER, Direction.HIGHER)
+    ends = _far(about, min(numbers), False), min(numbers), max(numbers), _far(about, max(numbers), True)
+    far_base, base_end, _, far_new = ends if higher else ends[::-1]
+    of_base = _filled(values[0], base[0], base_end if exact or about.direction is worse else far_base)
+    return of_base, values[1] if about.direction is better else _filled(values[1], new[0], far_new)
+
+
+def _far(metric: Metric, value: float, higher: bool) -> float:
+    """Return a value that no run has, much higher or lower than the last one."""
+    if metric.additive:
+        return value + (_FAR if higher else -_FAR) * (abs(value) + metric.margin)
+    return value * _FAR if higher else value / _FAR
+
+
+def _filled(values: Values, like: Measurement, number: float) -> Values:
+    lost = replace(like, value=number, series=None, bin=0.0, repeats=None)
+    return [measurement or lost for measurement in values]
 
 
 def present(values: Values) -> List[Measurement]:

@@ -25,7 +25,7 @@ from cbt_plugins.compare.configuration_differences import (
 from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.run_order import in_groups
 from cbt_plugins.compare.statistics.verdicts import Comparison, StatisticsWarning, Verdict
-from cbt_plugins.metrics import METRICS, Metric, MetricSource
+from cbt_plugins.metrics import METRICS, Direction, Metric, MetricSource
 from cbt_plugins.results.record_reader import each_record, readable_records
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Key, Measurement, ResultWarning, RunRecord, Takes
@@ -315,16 +315,21 @@ def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Stati
     return (StatisticsWarning("missing-values", text),)
 
 
-def held_back(comparison: Comparison, runs_without: Tuple[int, int]) -> Comparison:
-    """Return a judged comparison; with runs of the base, of the new side, that have no number, it may be inconclusive.
+def held_back(comparison: Comparison, lower: Comparison, higher: Comparison, direction: Direction) -> Comparison:
+    """Return a judged comparison; it is inconclusive if its verdict depends on numbers that runs lost.
 
-    A number is missing where hardly a request succeeded: the runs that have a number are the better ones. So it is
-    neither better nor equivalent, and, if runs of the base have none, not worse.
+    `lower`, `higher`: judged, too, with numbers for these runs that make the new side look lower and higher. A verdict
+    must also be that of the one that speaks against it; "equivalent" that of both.
     """
-    unsure = (Verdict.BETTER, Verdict.EQUIVALENT, *((Verdict.WORSE,) if runs_without[0] else ()))
-    if any(runs_without) and comparison.verdict in unsure:
-        return replace(comparison, verdict=Verdict.INCONCLUSIVE)
-    return comparison
+    filled = [lower, higher] if comparison.verdict is Verdict.EQUIVALENT else []
+    holds = True
+    if comparison.differs:
+        looks_higher = comparison.differs in ("higher", "worse" if direction is Direction.LOWER else "better")
+        filled.append(lower if looks_higher else higher)
+        holds = filled[-1].differs == comparison.differs
+    if holds and all(judged.verdict is comparison.verdict for judged in filled):
+        return comparison
+    return replace(comparison, verdict=Verdict.INCONCLUSIVE)
 
 
 def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:

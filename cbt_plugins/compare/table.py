@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 from cbt_plugins.compare.allowance import Allowance, latencies_of_failures, names_phase
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
-from cbt_plugins.compare.row_values import RowValues, Values, present, row_values
+from cbt_plugins.compare.row_values import RowValues, Values, present, row_values, with_lost_numbers
 from cbt_plugins.compare.sides import (
     Alone,
     Case,
@@ -178,6 +178,7 @@ class Row:
     allowed: Optional[float] = None  # by the limit, on the scale of the comparison
     runs_without: Tuple[int, int] = (0, 0)  # runs of the base, of the contender, that have no number
     new_range: Tuple[float, float] = (nan, nan)  # the lowest and the highest that its values may be
+    if_lost: Optional[Tuple[Row, Row]] = None  # with the numbers that runs lost: the new side looks lower, higher
 
     @property
     def key(self) -> Key:
@@ -278,8 +279,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
         if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, base_values, new_values)):
             continue
         scatter = _scatter(key[2], [by_key.get(key, []) for by_key in again], rules)
-        values = row_values(key[2], case, (a, b), (rules.paired, rules.confidence), scatter)
-        row = _row(contender, case, key, values, choice.allowance(key), rules)
+        row = _row_or_missing(contender, case, key, ((a, b), scatter), choice.allowance(key), rules)
         if isinstance(row, ComparisonWarning):
             missing.append(row)
         else:
@@ -334,14 +334,38 @@ def _scatter(metric: str, repeated: Sequence[Values], rules: Rules) -> Optional[
     return pooled_scatter([[measurement.value or 0.0 for measurement in present(group)] for group in repeated])
 
 
+def _row_or_missing(
+    contender: str,
+    case: Case,
+    key: Key,
+    numbers: Tuple[Tuple[Values, Values], Optional[Scatter]],
+    allowance: Optional[Allowance],
+    rules: Rules,
+) -> Union[Row, ComparisonWarning]:
+    both, scatter = numbers
+    rules_of_runs = (rules.paired, rules.confidence)
+    values = row_values(key[2], case, both, rules_of_runs, scatter)
+    if not values.base or not values.new:
+        sides = (("the base", values.base), (contender, values.new))
+        sides_without = [side for side, measurements in sides if not measurements]
+        name = "/".join(filter(None, (case.title, *key)))
+        return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides_without)}", key)
+    row = _row(contender, case, key, values, allowance, rules)
+    if not any(values.without):
+        return row
+    exact = row.comparison.floor > 0
+    filled = (with_lost_numbers(key[2], both, higher, exact) for higher in (False, True))
+    lower, higher = (row_values(key[2], case, numbers, rules_of_runs, scatter) for numbers in filled)
+    if not row.comparison.blocks:  # the order of the others is checked; numbers that nobody measured show no drift
+        lower, higher = replace(lower, times=None), replace(higher, times=None)
+    if_lost = [_row(contender, case, key, numbers, allowance, rules) for numbers in (lower, higher)]
+    return replace(row, if_lost=(if_lost[0], if_lost[1]))
+
+
 def _row(
     contender: str, case: Case, key: Key, values: RowValues, allowance: Optional[Allowance], rules: Rules
-) -> Union[Row, ComparisonWarning]:
+) -> Row:
     base, new = values.base, values.new
-    name = "/".join(filter(None, (case.title, *key)))
-    if not base or not new:
-        sides_without = [side for side, measurements in (("the base", base), (contender, new)) if not measurements]
-        return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides_without)}", key)
     comparison = values.compared()
     warnings = [*comparison.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
     warnings += other_limits(base, new, rules.margin_of("p99_ms"))
@@ -367,14 +391,24 @@ def _row(
 
 def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterator[Section]:
     rows = {(i, k): row for i, section in enumerate(sections) for k, row in enumerate(section.rows)}
-    judged = decide_verdicts(
-        {key: row.comparison for key, row in rows.items()},
-        {key: METRICS[row.metric].direction for key, row in rows.items()},
-        margin={key: choice.margin(row.key) or rules.margin_of(row.metric) for key, row in rows.items()},
-        alpha=rules.alpha,
-        keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])},
-    )
+    directions = {key: METRICS[row.metric].direction for key, row in rows.items()}
+    margins = {key: choice.margin(row.key) or rules.margin_of(row.metric) for key, row in rows.items()}
+    keys = {(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])}
+
+    def verdicts(table: Mapping[Tuple[int, int], Row]) -> Dict[Tuple[int, int], Comparison]:
+        comparisons = {key: row.comparison for key, row in table.items()}
+        return decide_verdicts(comparisons, directions, margins, rules.alpha, keys)
+
+    judged = verdicts(rows)
+    if any(row.if_lost for row in rows.values()):
+        lower, higher = (
+            verdicts({key: row.if_lost[way] if row.if_lost else row for key, row in rows.items()}) for way in (0, 1)
+        )
+        judged.update(
+            (key, held_back(judged[key], lower[key], higher[key], directions[key]))
+            for key, row in rows.items()
+            if row.if_lost
+        )
     for i, section in enumerate(sections):
-        row_verdicts = [held_back(judged[i, k], row.runs_without) for k, row in enumerate(section.rows)]
-        judged_rows = [replace(row, comparison=verdict) for row, verdict in zip(section.rows, row_verdicts)]
+        judged_rows = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
         yield replace(section, rows=tuple(judged_rows))

@@ -202,7 +202,7 @@ def test_what_is_not_there_is_said() -> None:
 ])  # fmt: skip
 def test_runs_without_a_number_are_neither_better_nor_equivalent(level: float, whole: Verdict, part: Verdict) -> None:
     base, new = (runs({GET: noise(its, 6, scatter=0.005, seed=1)}) for its in (100.0, level))
-    for lost, verdict in (([], whole), ([record({GET: None})], part)):
+    for lost, verdict in (([], whole), ([record({GET: None}, name=f"lost-{i}") for i in range(3)], part)):
         (row,) = compare(side("a", base), [side("b", [*new, *lost])]).rows
         assert row.verdict is verdict
 
