@@ -375,9 +375,9 @@ def _ruling(row: Row, limits: GateLimits, beyond: Tuple[bool, bool]) -> Ruling:
     outcome, why = _outcome(row, limit, beyond[0])
     if not row.if_lost or not _depends_on_lost(row, limit, outcome, beyond[1]):
         return Ruling(row.id, limit, outcome, why)
-    sides = list(zip(("base", "new side"), row.runs, row.runs_without))
+    sides = list(zip(("base", "new side"), row.case_runs, row.runs_without))
     judged_sides = sides if limit.is_of_change else sides[1:]
-    few = [f"{n} of {n + without} runs of the {side}" for side, n, without in judged_sides if without]
+    few = [f"{n - without} of {n} runs of the {side}" for side, n, without in judged_sides if without]
     return Ruling(row.id, limit, GateOutcome.INCONCLUSIVE, f"{' and '.join(few)} have a number")
 
 

@@ -307,12 +307,16 @@ class ComparisonWarning:
     key: Tuple[str, str, str] = ("", "", "")  # of a row that there would be: phase, operation, metric
 
 
-def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[StatisticsWarning, ...]:
-    """Return the warning about values that some runs of a row lack."""
-    if have == runs:
+def warnings_of_row(
+    runs: Tuple[int, int], without: Tuple[int, int], pairs: Optional[int]
+) -> Tuple[StatisticsWarning, ...]:
+    """Return the warning about values that some runs of a row lack; `pairs`: those of which both runs have one."""
+    if not any(without):
         return ()
-    text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other side have a number"
-    return (StatisticsWarning("missing-values", text),)
+    sides_of_runs = zip(("base", "other side"), runs, without)
+    base, new = (f"{n - lost} of {n} runs of the {side}" for side, n, lost in sides_of_runs)
+    of_pairs = "" if pairs is None else f", both runs of {pairs} pairs"
+    return (StatisticsWarning("missing-values", f"{base} and {new} have a number{of_pairs}"),)
 
 
 def held_back(comparison: Comparison, lower: Comparison, higher: Comparison, direction: Direction) -> Comparison:

@@ -176,7 +176,8 @@ class Row:
     comparison: Comparison
     against: Optional[Comparison] = None  # of the new side with the limit, not yet judged
     allowed: Optional[float] = None  # by the limit, on the scale of the comparison
-    runs_without: Tuple[int, int] = (0, 0)  # runs of the base, of the contender, that have no number
+    case_runs: Tuple[int, int] = (0, 0)  # all runs of the base, of the contender, in this configuration
+    runs_without: Tuple[int, int] = (0, 0)  # of these, those that have no number
     new_range: Tuple[float, float] = (nan, nan)  # the lowest and the highest that its values may be
     if_lost: Optional[Tuple[Row, Row]] = None  # with the numbers that runs lost: the new side looks lower, higher
 
@@ -367,7 +368,9 @@ def _row(
 ) -> Row:
     base, new = values.base, values.new
     comparison = values.compared()
-    warnings = [*comparison.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
+    case_runs = len(case.base), len(case.new)
+    warnings = [*comparison.warnings]
+    warnings += warnings_of_row(case_runs, values.without, len(base) if values.paired else None)
     warnings += other_limits(base, new, rules.margin_of("p99_ms"))
     if values.scatter and (values.seconds or comparison.method == KNOWN_SCATTER):
         warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
@@ -386,7 +389,7 @@ def _row(
     against = against and replace(against, base=base_estimate, new=new_estimate)
     way = values.way(comparison)
     judged = (comparison, against, allowed)
-    return Row(contender, case.title, *key, way, values.counts, *judged, values.without, values.new_range)
+    return Row(contender, case.title, *key, way, values.counts, *judged, case_runs, values.without, values.new_range)
 
 
 def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterator[Section]:

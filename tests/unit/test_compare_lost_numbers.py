@@ -111,6 +111,15 @@ def test_pairs() -> None:
     assert [ruling.outcome.word for ruling, _ in rows] == ["ok", "regression"]
 
 
+def test_lost_numbers_of_pairs_are_counted_of_each_side() -> None:
+    base, new = (noise(10.0, 10, scatter=0.02, seed=i) for i in (0, 1))
+    ruling, row = ruled(made(P99, base, [0, 1]), made(P99, new, [2, 3, 4], 0.5), "10%", True)
+    text = "8 of 10 runs of the base and 7 of 10 runs of the {} side have a number"
+    assert ruling.why == text.format("new")
+    texts = [its.text for its in row.comparison.warnings if its.code == "missing-values"]
+    assert texts == [text.format("other") + ", both runs of 5 pairs"] and row.runs == (5, 5)
+
+
 def test_a_row_of_which_nothing_is_lost_keeps_its_verdict() -> None:
     steady = {P99: noise(10.0, 6, scatter=0.01, seed=1), RATE: noise(100.0, 6, scatter=0.01, seed=2)}
     slower = {P99: noise(12.0, 6, scatter=0.01, seed=3), RATE: noise(80.0, 6, scatter=0.01, seed=4)}
