@@ -60,7 +60,8 @@ def data(gated: Gated) -> Dict[str, Any]:
     """Return the comparison as plain values, with the rulings."""
     texts = [(ruling.row, ruling.limit.text, ruling.outcome.word, ruling.why) for ruling in gated.every_ruling]
     rulings = [dict(zip(("row", "limit", "outcome", "why"), ruling)) for ruling in texts]
-    return {**output.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}
+    about = {"rulings": rulings, "shadowed": list(gated.shadowed), "outcome": gated.outcome.word}
+    return {**output.data(gated.compared), **about}
 
 
 def table(gated: Gated) -> List[Sequence[Any]]:

@@ -12,7 +12,7 @@ from compare_records import record, runs, side
 pytest.importorskip("scipy")
 
 from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, of_texts
-from cbt_plugins.compare.gate_output import blocks
+from cbt_plugins.compare.gate_output import blocks, data
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.results.run_record import Measurement
@@ -161,7 +161,7 @@ def test_a_gap_of_the_base_below_a_second_may_be_a_second(base: float, new: floa
 def test_limits_whose_rows_have_a_later_limit_are_named(texts: List[str], shadowed: Tuple[str, ...]) -> None:
     base, new = (side(name, runs({GET: [100.0] * 3, P99: [20.0] * 3})) for name in ("old", "young"))
     gated = gate(base, [new], GateLimits(tuple(of_texts(texts))), Rules())
-    assert gated.shadowed == shadowed
+    assert gated.shadowed == shadowed and data(gated)["shadowed"] == list(shadowed)
     assert ("limits without effect" in Terminal().text(blocks(gated))) == bool(shadowed)
 
 
