@@ -402,23 +402,23 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
     if comparison.forbidden_by:
         return GateOutcome.INCONCLUSIVE, comparison.forbidden_by.code
-    tested, shift = comparison, 0.0
-    if limit.share is not None and row.against and comparison.unit:
+    tested, most = comparison, allowed
+    limit_text = output.amount(allowed, comparison.unit) if limit.rise is None else limit.text
+    of_limit = f", limit {limit_text}"
+    if row.against and Allowance(limit.share).factor_of(METRICS[row.metric], comparison.base.value):
         # the limit is a share of a base that scatters: the interval is of the new side and the limit
-        tested, shift = row.against, allowed if lower else -allowed
+        tested, most, of_limit = row.against, 0.0, f" than the limit of {limit_text}"
     readings = []
     for low, high in ((tested.change_low, tested.change_high), (tested.inner_low, tested.inner_high)):
         if low is None or high is None:
             alike = any(warning.code == "no-scatter" for warning in tested.warnings)
             return GateOutcome.INCONCLUSIVE, "no-scatter" if alike else "no interval: too few runs"
-        low, high = low + shift, high + shift
         readings.append((low, high) if lower else (-high, -low))
-    limit_text = output.amount(allowed, comparison.unit) if limit.rise is None else limit.text
-    both, sure = (f"{_reading(*ends, comparison.unit)}, limit {limit_text}" for ends in readings)
+    both, sure = (f"{_reading(*ends, comparison.unit)}{of_limit}" for ends in readings)
     if beyond:
         base_gap = comparison.base.value
         if _are_lower_bounds(row.metric, base_gap):  # it may be as long as SURE_GAP, and so may be its share
-            longest_allowed = max(allowed, SURE_GAP * (limit.share or 0.0))
+            longest_allowed = max(allowed, SURE_GAP * (limit.share or 0.0)) - allowed + most
             if readings[0][0] - (SURE_GAP - base_gap) <= longest_allowed:
                 return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
         return GateOutcome.REGRESSION, both
@@ -426,7 +426,7 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
         return GateOutcome.INCONCLUSIVE, comparison.capped_by.code
     if allowed < SURE_GAP and _are_lower_bounds(row.metric, comparison.base.value, comparison.new.value):
         return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
-    return (GateOutcome.OK, sure) if readings[1][1] < allowed else (GateOutcome.INCONCLUSIVE, both)
+    return (GateOutcome.OK, sure) if readings[1][1] < most else (GateOutcome.INCONCLUSIVE, both)
 
 
 _LOWER_BOUND = f"a gap below {SURE_GAP:g} s is a lower bound"

@@ -408,8 +408,10 @@ def of_bad_seconds(base: List[float], new: List[float], *texts: str) -> Gated:
         ([0] * 20, [0] * 14 + [60] * 6, "GET.bad_s=+1s", GateOutcome.INCONCLUSIVE, ".*, limit .*1s"),
         ([0] * 3, [0] * 3, "GET.bad_s=+2s", GateOutcome.OK, "0.502 s better to 0.502 s worse, limit +2s"),
         ([0, 0, 1, 0, 0, 0], [5, 6, 4, 7, 6, 5], "GET.bad_s=+2s", GateOutcome.REGRESSION, "worse by 4 to 6.438 s.*"),
-        ([20, 21, 19, 20, 22, 20], [21, 20, 20, 19, 22, 21], "GET.bad_s=20%", GateOutcome.OK, r".*, limit 4 s"),
-        ([20, 21, 19, 20, 22, 20], [27, 28, 29, 27, 26, 28], "GET.bad_s=20%", GateOutcome.REGRESSION, r".*, limit 4 s"),
+        ([20, 21, 19, 20, 22, 20], [21, 20, 20, 19, 22, 21], "GET.bad_s=20%", GateOutcome.OK, "better.* 4 s"),
+        ([1, 30, 1, 30, 1, 30, 30], [1, 30, 1, 30, 1, 30, 30], "GET.bad_s=50%", GateOutcome.OK,
+         "better by 0.5 to 15 s than the limit of 15 s"),
+        ([20, 21, 19, 20, 22, 20], [27, 28, 29, 27, 26, 28], "GET.bad_s=20%", GateOutcome.REGRESSION, "worse.* 4 s"),
         ([0, 0, 1, 0, 0, 0], [2, 0, 3, 1, 2, 0], "GET.bad_s=20%", GateOutcome.INCONCLUSIVE, r".*, limit 1 s"),
     ],
 )
