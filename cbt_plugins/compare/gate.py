@@ -426,7 +426,10 @@ def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
         return GateOutcome.INCONCLUSIVE, comparison.capped_by.code
     if allowed < SURE_GAP and _are_lower_bounds(row.metric, comparison.base.value, comparison.new.value):
         return GateOutcome.INCONCLUSIVE, _LOWER_BOUND
-    return (GateOutcome.OK, sure) if readings[1][1] < most else (GateOutcome.INCONCLUSIVE, both)
+    if readings[1][1] < most:
+        return GateOutcome.OK, sure
+    # of runs with equal values the inner interval may be the longer one at the end next to 0
+    return GateOutcome.INCONCLUSIVE, both if readings[0][1] >= most else sure
 
 
 _LOWER_BOUND = f"a gap below {SURE_GAP:g} s is a lower bound"

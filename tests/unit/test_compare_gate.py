@@ -412,6 +412,7 @@ def of_bad_seconds(base: List[float], new: List[float], *texts: str) -> Gated:
         ([1, 30, 1, 30, 1, 30, 30], [1, 30, 1, 30, 1, 30, 30], "GET.bad_s=50%", GateOutcome.OK,
          "better by 0.5 to 15 s than the limit of 15 s"),
         ([20, 21, 19, 20, 22, 20], [27, 28, 29, 27, 26, 28], "GET.bad_s=20%", GateOutcome.REGRESSION, "worse.* 4 s"),
+        ([300, 3, 3, 4, 1, 4], [2, 0, 0, 1, 2, 0], "GET.bad_s=+1s", GateOutcome.INCONCLUSIVE, "151.4.* 48.*, limit .*"),
         ([0, 0, 1, 0, 0, 0], [2, 0, 3, 1, 2, 0], "GET.bad_s=20%", GateOutcome.INCONCLUSIVE, r".*, limit 1 s"),
     ],
 )
