@@ -21,6 +21,7 @@ from typing import Annotated, Any, Dict, List, Optional, Sequence, Tuple
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from cbt_plugins.compare.configuration_differences import text
 from cbt_plugins.compare.history import History, LevelChange, Track
 from cbt_plugins.compare.statistics.change_point_search import SHORTEST
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
@@ -89,7 +90,19 @@ class TriageEntry(Strict):
     def is_about(self, history: History, track: Track) -> bool:
         """Tell whether the entry is about the series of a history."""
         names = (".".join((track.phase, track.op, track.metric)), f"{track.op}.{track.metric}")
-        return any(fnmatchcase(name, self.series) for name in names) and fnmatchcase(history.case, self.case or "*")
+        return any(fnmatchcase(name, self.series) for name in names) and _has_case(history, self.case or "*")
+
+
+def _has_case(history: History, case: str) -> bool:
+    """Return whether a history is of a case: by its title, or by each KEY=VALUE of its configuration.
+
+    The title of a configuration depends on the others of the history, and on the version that wrote it.
+    """
+    if fnmatchcase(history.case, case):
+        return True
+    config = history.runs[0].config
+    parts = [part.partition("=") for part in case.split(", ")]
+    return all(fnmatchcase(text(config.get(key)), value) for key, _, value in parts)
 
 
 class TriageFile(Strict):

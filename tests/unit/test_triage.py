@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -48,6 +49,31 @@ def test_an_entry_older_than_all_runs_hides_no_change(since: str, state: TriageS
     (triaged,), idle = triage([nights()], entries)
     assert triaged.state is state
     assert idle == ([] if state is TriageState.ACKNOWLEDGED else list(entries))
+
+
+def test_an_entry_names_a_configuration_by_keys_that_are_not_in_its_title(tmp_path: Path) -> None:
+    """Other configurations, or another version, gave it another title."""
+    histories = []
+    for workers in (8, 16):
+        history = nights(f"phase.fill.workers={workers}")
+        config = {"phase.fill.workers": workers, "phase.measure.workers": workers, "phase.read.size": "4 [KiB]"}
+        histories.append(replace(history, runs=tuple(replace(run, config=config) for run in history.runs)))
+    file = tmp_path / "triage.yaml"
+    for case, states in (
+        ("phase.fill.workers=8, phase.measure.workers=8, phase.read.size=4 [[]KiB]", [True, False]),
+        ("phase.measure.workers=16", [False, True]),
+        ("phase.measure.workers=*", [True, True]),
+        ("phase.measure.workers=1", [False, False]),
+        ("phase.measure.workers=8, phase.other=1", [False, False]),
+        ("phase.measure.workers=8, phase.other=None", [True, False]),
+        ("phase.fill.*=16", [False, True]),
+        ("8", [False, False]),
+    ):
+        file.write_text(
+            f"changes: [{{series: GET.obj_per_s, since: 2026-03-13, state: acknowledged, case: '{case}'}}]"
+        )
+        triaged, _ = triage(histories, read_triage(file))
+        assert [change.state is TriageState.ACKNOWLEDGED for change in triaged] == states, case
 
 
 def test_the_lines_of_the_overview_are_about_one_change_each(tmp_path: Path) -> None:
