@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK
+from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK, UNUSABLE
 
-from .command import USAGE_OF_COMPARISON, CommandError, explain, say
+from .command import UNUSABLE_HISTORY, USAGE_OF_COMPARISON, CommandError, explain, say
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, print_results
 
 _STATUSES = {
@@ -23,10 +23,10 @@ _STATUSES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of a campaign."""
     examples = ("cbt-tools campaign plan my.yaml", "cbt-tools campaign run my.yaml FOLDER")
-    explain(parser, (*examples, "cbt-tools campaign status FOLDER"), _STATUSES)
+    explain(parser, (*examples, "cbt-tools campaign status FOLDER"), {**_STATUSES, **UNUSABLE_HISTORY})
     verbs = parser.add_subparsers(dest="campaign_verb", required=True, metavar="plan|run|status")
     plan = verbs.add_parser("plan", help="show blocks, hours, bytes, order and commands; change nothing")
-    explain(plan, ("cbt-tools campaign plan my.yaml --history old-archives/*",), {})
+    explain(plan, ("cbt-tools campaign plan my.yaml --history old-archives/*",), UNUSABLE_HISTORY)
     plan.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
     plan.add_argument(
         "--history", nargs="+", type=Path, default=[], metavar="PATH",
@@ -71,13 +71,20 @@ def _plan(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.evaluation import expected
     from cbt_plugins.campaigns.output import plan_blocks, plan_data
     from cbt_plugins.campaigns.schedule import schedule_of
+    from cbt_plugins.compare.former_runs import plan_warnings
     from cbt_plugins.compare.sides import former_runs
     from cbt_plugins.config.file_check import load_file
 
     schedule = schedule_of(load_file(args.file), Path("FOLDER"))
-    expectations = expected(former_runs(args.history), schedule)
-    print_results(args, {TEXT: lambda: plan_blocks(schedule, expectations), JSON: lambda: plan_data(schedule)})
-    return OK
+    history = former_runs(args.history)
+    expectations = expected(history, schedule)
+    warnings = list(plan_warnings(history, expectations))
+    forms = {
+        TEXT: lambda: plan_blocks(schedule, expectations, warnings),
+        JSON: lambda: plan_data(schedule, warnings),
+    }
+    print_results(args, forms)
+    return OK if all(run.usable for run in history) else UNUSABLE
 
 
 def _run(args: argparse.Namespace) -> int:

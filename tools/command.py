@@ -30,6 +30,8 @@ _Read = TypeVar("_Read")
 
 #: exit status 2 of a verb that compares runs
 USAGE_OF_COMPARISON = {USAGE: f"{STATUSES[USAGE]}; or runs that cannot be compared"}
+#: exit status 4 of a verb that makes a plan
+UNUSABLE_HISTORY = {UNUSABLE: "a run of --history is incomplete, unusable or unreadable"}
 #: optional Python package -> the extra of cbt-plugins that installs it
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "jinja2", "markupsafe", "jsonschema"), "report"),

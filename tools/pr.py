@@ -12,7 +12,7 @@ from cbt_plugins.exit_status import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, O
 from cbt_plugins.formatting.blocks import Block, Words
 from cbt_plugins.formatting.screen import printable
 
-from .command import CommandError, explain
+from .command import UNUSABLE_HISTORY, CommandError, explain
 from .format_option import JSON, MD, TEXT, add_formats, print_results, remove_earlier
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         OK: "no regression beyond the limit",
         FAILED: "a regression",
         INCONCLUSIVE: "inconclusive",
-        UNUSABLE: "a run of --history cannot be read",
+        UNUSABLE: f"{UNUSABLE_HISTORY[UNUSABLE]}; without --plan nothing was run",
         CANNOT: "a side could not be built, deployed or measured; or this program failed",
         INTERRUPTED: "interrupted: run the same command again to resume",
     }
@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     from cbt_plugins.bisect.commit_history import GitError
     from cbt_plugins.campaigns.schedule import CampaignError
+    from cbt_plugins.compare.former_runs import unused_runs
     from cbt_plugins.compare.sides import former_runs
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several
@@ -71,13 +72,17 @@ def run(args: argparse.Namespace) -> int:
     try:
         request = _request(args)
         folder = args.archive or Path(f"pr-{request.mark}")
-        pull_request = PullRequestRun(request, folder, _tell, former_runs(args.history))
+        history = former_runs(args.history)
+        unused = unused_runs(history)
+        if unused and not args.plan:
+            raise CommandError(f"{unused}; nothing was run", UNUSABLE)
+        pull_request = PullRequestRun(request, folder, _tell, history)
         for side in request.sides:
             _tell(f"{side.arm}: {side}")
         if args.plan:
             plan = pull_request.plan()
             print_results(args, {TEXT: lambda: [Words(tuple(plan))], JSON: lambda: {"plan": plan}})
-            return OK
+            return UNUSABLE if unused else OK
         remove_earlier(args)
         answer = pull_request.run()
     except ConfigError as e:

@@ -420,10 +420,10 @@ def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) ->
 
 
 def key_rows(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, List[Section]]:
-    """Return the key rows of runs of one side, with their runs by configuration."""
-    side = Side("history", tuple(records))
+    """Return the key rows of the usable runs of one side, with their runs by configuration."""
+    side = Side("history", tuple(record for record in records if record.usable))
     rows: Dict[Key, List[Section]] = {}
-    for section in compare(side, [side], _choice(schedule), Rules()).sections if records else ():
+    for section in compare(side, [side], _choice(schedule), Rules()).sections if side.runs else ():
         for row in section.rows:
             if row.comparison.key and row.key not in _without_rows(section, schedule):
                 rows.setdefault(row.key, []).append(section)

@@ -11,6 +11,7 @@ from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.key_warnings import key_warnings
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import amount, margins, number, signed_amount
+from cbt_plugins.compare.statistics.assumption import FEWEST
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, first_verdict, interval, least_scatter
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
@@ -367,9 +368,13 @@ def _decided(evaluation: Evaluation) -> Compared:
     return replace(evaluation.compared, sections=tuple(sections))
 
 
-def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[Outlook, ...]]]) -> List[Block]:
+def plan_blocks(
+    schedule: Schedule,
+    expected: Mapping[Key, Tuple[Scatter, Tuple[Outlook, ...]]],
+    warnings_of_history: Sequence[str] = (),
+) -> List[Block]:
     """Return the plan of a campaign, for people."""
-    section, facts = schedule.section, plan_data(schedule)
+    section, facts = schedule.section, plan_data(schedule, warnings_of_history)
     cycle = seconds(facts["cycle_seconds"])
     named = [metric for key in section.keys for metric in fnmatch.filter(METRICS, key.rpartition(".")[2])]
     unknown_time = f" + {'; '.join(facts['unknown_time'])}" if facts["unknown_time"] else ""
@@ -392,7 +397,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     blocks: List[Block] = [
         Heading(f"{schedule.config.file}: campaign"),
         Words(tuple(words)),
-        Notes("warnings", tuple(key_warnings(schedule))),
+        Notes("warnings", tuple(facts["warnings"])),
         TableGrid(("block", "order"), tuple(order[:_SHOWN]), left=2, title=f"order (seed {section.seed})"),
         TableGrid(("arm", "command"), tuple(commands), left=2, title="each trial, in this order"),
     ]
@@ -408,8 +413,8 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         title = "blocks for a true verdict in 80 % of campaigns, with the block scatter of the history (load only)"
         blocks.append(TableGrid(head, tuple(rows), title=title))
     else:
-        text = "the number of blocks depends on the block scatter: give --history ARCHIVE..., or wait for 3 blocks"
-        blocks.append(Words((text,)))
+        runs = f"give {FEWEST} runs of one configuration or more in --history ARCHIVE..."
+        blocks.append(Words((f"the number of blocks depends on the block scatter: {runs}, or wait for 3 blocks",)))
     return blocks
 
 
@@ -417,7 +422,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
 _SHOWN = 20
 
 
-def plan_data(schedule: Schedule) -> Dict[str, Any]:
+def plan_data(schedule: Schedule, warnings_of_history: Sequence[str] = ()) -> Dict[str, Any]:
     """Return the plan of a campaign, for programs."""
     from cbt_plugins.config.bounds import total_of
 
@@ -438,6 +443,6 @@ def plan_data(schedule: Schedule) -> Dict[str, Any]:
         "unknown_time": list(dict.fromkeys(text for total in totals for text in total.unknown_time)),
         "bytes": size,
         "bytes_text": about_size(size) if size else "an unknown amount",
-        "warnings": key_warnings(schedule),
+        "warnings": [*key_warnings(schedule), *warnings_of_history],
         "order": [[planned.arm for planned in schedule.block(n)] for n in range(1, schedule.section.blocks + 1)],
     }

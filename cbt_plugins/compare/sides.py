@@ -90,6 +90,14 @@ def repeats(case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]) -> List[Ru
     `runs_of_sides`: the runs of each side, and of the history. Runs of two sides are never in one group, because they
     may differ; nor are runs with different options or versions. Each run counts once.
     """
+    groups = runs_by_configuration(case, runs_of_sides).values()
+    return [tuple(runs) for runs in groups if len(runs) > 1]
+
+
+def runs_by_configuration(
+    case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]
+) -> Dict[Tuple[int, Tuple[Tuple[str, str], ...]], List[RunRecord]]:
+    """Return the usable runs that belong to the case, each once: (place of the side, configuration) -> runs."""
     runs_by_config: Dict[Tuple[int, Tuple[Tuple[str, str], ...]], List[RunRecord]] = {}
     runs_of_case = merged_run(case.base), merged_run(case.new)
     seen: Set[Tuple[str, str]] = set()
@@ -99,7 +107,7 @@ def repeats(case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]) -> List[Ru
             seen.add(_identity(run))
             config = tuple(sorted((key, text(value)) for key, value in run.config.items()))
             runs_by_config.setdefault((side, config), []).append(run)
-    return [tuple(runs) for runs in runs_by_config.values() if len(runs) > 1]
+    return runs_by_config
 
 
 def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str:

@@ -11,6 +11,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 from cbt_plugins.compare.allowance import Allowance, latencies_of_failures, names_phase
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
+from cbt_plugins.compare.former_runs import history_warnings
 from cbt_plugins.compare.row_values import RowValues, Values, present, row_values, with_lost_numbers
 from cbt_plugins.compare.sides import (
     Alone,
@@ -244,7 +245,8 @@ class Compared:
     @property
     def usable(self) -> bool:
         every = (self.base, *self.contenders)
-        return all(run.usable for side in every for run in side.runs) and not any(side.unreadable for side in every)
+        runs = (*(run for side in every for run in side.runs), *self.rules.history)
+        return all(run.usable for run in runs) and not any(side.unreadable for side in every)
 
 
 def compare(
@@ -285,7 +287,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
             missing.append(row)
         else:
             rows.append(row)
-    warnings = warnings_of_case(case, {(row.phase, row.op) for row in rows})
+    warnings = *warnings_of_case(case, {row.key[:2] for row in rows}), *history_warnings(case, repeated, rules.history)
     return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), warnings)
 
 

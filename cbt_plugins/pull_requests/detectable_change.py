@@ -6,6 +6,7 @@ from typing import Iterator, Optional, Sequence
 
 from cbt_plugins.campaigns.evaluation import RowState, expected, key_rows
 from cbt_plugins.campaigns.schedule import Schedule
+from cbt_plugins.compare.former_runs import plan_warnings
 from cbt_plugins.compare.output import amount
 from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, detectable, first_verdict
 from cbt_plugins.compare.statistics.verdicts import Scatter
@@ -30,6 +31,8 @@ def detectable_lines(
     blocks = schedule.section.blocks
     length = f" of about {about(each)}" if each else ""
     expectations = expected(history, schedule)
+    for warning in plan_warnings(history, expectations):
+        yield f"warning: {warning}"
     rows = len(expectations) or len(key_rows(rehearsal, schedule)) or _ROWS
     first = first_verdict(rows, schedule.design)
     yield f"at most {several(blocks, 'block')}{length}; the first verdict comes after {first} blocks at the earliest"

@@ -112,6 +112,24 @@ def test_a_gate_knows_of_repeated_runs_how_many_requests_they_have(
     assert "ok (exit status 0): 1 ok" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("history", "status", "said"),
+    [
+        (["nights/results/00000000", "nights/results/00000001"], 3, "--history has 2 usable runs of this"),
+        (["base"], 3, "--history has 0 usable runs of this configuration"),
+        (["one"], 3, "--history has 0 usable runs of this configuration, with equal options and versions, beside the"),
+        (["nights", "broken-off"], 4, "1 run of --history not used, because incomplete, unusable or unreadable: "),
+    ],
+)
+def test_runs_of_the_history_that_are_too_few_or_not_used_are_named(
+    history: List[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, wanted in ((["gate", *LIMITS], status), (["compare"], status if status == 4 else 0)):
+        assert main([*words, "one", "late", "--history", *history]) == wanted
+        told = " ".join(capsys.readouterr().out.split())
+        assert said in told and ("3 are needed" in told) == (status == 3)
+
+
 def test_copies_of_the_result_of_another_program_are_one_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
