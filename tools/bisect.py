@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
-from cbt_plugins.exit_status import ABORT, FAILED, INCONCLUSIVE, INTERRUPTED, OK
+from cbt_plugins.exit_status import ABORT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, STATUSES
 
 from .command import CommandError, explain, is_optional, missing, say
 from .format_option import JSON, MD, TEXT, add_formats, print_results
@@ -26,8 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = tuple(f"cbt-tools bisect {verb} my.yaml" for verb in ("run", "status", "step"))
     statuses = {
+        OK: f"{STATUSES[OK]}: the commit is found",
         FAILED: "good and bad do not differ, or something failed",
-        INCONCLUSIVE: "the budget is used up, or too many commits cannot be measured",
+        INCONCLUSIVE: "not decided: the budget is used up, or too many commits cannot be measured; "
+        "of `status`, also while it searches",
         INTERRUPTED: "interrupted: run the same command again to resume",
     }
     explain(parser, examples, statuses)
@@ -98,8 +100,8 @@ def _search(args: argparse.Namespace, session: BisectSession) -> int:
     print_results(args, {TEXT: lambda: output.blocks(session, now), JSON: lambda: loop.data(session, now)})
     if files:
         say("Page", str(files[-1]), OK)
-    if args.what == "status":
-        return OK
+    if session.failure:  # of the last `run`: only `status` comes here then
+        return FAILED
     return {loop.CULPRIT_FOUND: OK, loop.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import TYPE_CHECKING, Iterator
 
-from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK, UNUSABLE
+from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK, STATUSES, UNUSABLE
 
 from .command import UNUSABLE_HISTORY, USAGE_OF_COMPARISON, CommandError, explain, say
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, print_results
 
+if TYPE_CHECKING:
+    from cbt_plugins.campaigns.evaluation import Evaluation
+
 _STATUSES = {
     FAILED: "a trial failed",
-    INCONCLUSIVE: "not decided",
+    OK: f"{STATUSES[OK]}: decided",
+    INCONCLUSIVE: "not decided (yet)",
     INTERRUPTED: "interrupted; run it again to resume",
     **USAGE_OF_COMPARISON,
 }
@@ -98,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
     except TrialFailed as e:
         return say("Error", str(e), FAILED)
     print(f"page: {args.folder / 'campaign.html'}")
-    return OK if state.decided else INCONCLUSIVE
+    return _exit_status(state)
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -115,4 +119,11 @@ def _status(args: argparse.Namespace) -> int:
         HTML: lambda: page(state),
     }
     print_results(args, forms)
-    return OK if state.decided else INCONCLUSIVE
+    return _exit_status(state)
+
+
+def _exit_status(state: Evaluation) -> int:
+    """Return the status that `run` ends with in this state."""
+    if state.decided:
+        return OK
+    return FAILED if any(trial.reason for _, trial in state.trials) else INCONCLUSIVE

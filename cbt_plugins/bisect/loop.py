@@ -54,7 +54,7 @@ class SearchState:
 
 def state(session: BisectSession) -> SearchState:
     """Return the state of the search after the blocks so far."""
-    evidence, over = session.evidence(), session.over_budget
+    evidence, over = session.evidence(), session.over_budget or session.failure
     if not any(observation.position == evidence.last for observation in evidence.seen):
         return SearchState(OPEN, over or "the bad commit is not measured yet", None, session.commits[1:], 0.0, None)
     held = belief(evidence, session.rules)
@@ -76,6 +76,8 @@ def state(session: BisectSession) -> SearchState:
 
 def run(session: BisectSession) -> SearchState:
     """Measure until the answer is sure or the budget is spent; returns the last state."""
+    if session.failure:
+        session.note("resume")
     now = state(session)
     while not session.over_budget:
         position = _next_position(session, now)

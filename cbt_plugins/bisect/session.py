@@ -106,9 +106,18 @@ class BisectSession:
             names = [self.section.good, self.section.bad]
             self.note("begin", version=VERSION, of=mark, names=names, good=self.good.sha, bad=self.bad.sha)
 
+    @property
+    def _records(self) -> List[Dict[str, Any]]:
+        return list(self._journal.records) if self._journal else json_lines(self.archive / JOURNAL)
+
     def _all(self, *events: str) -> List[Dict[str, Any]]:
-        records = self._journal.records if self._journal else json_lines(self.archive / JOURNAL)
-        return [record for record in records if record["event"] in events]
+        return [record for record in self._records if record["event"] in events]
+
+    @property
+    def failure(self) -> Optional[str]:
+        """Why the last process ended without a measurement of the good or the bad commit; None where it did not."""
+        last = self._records[-1:]
+        return next((str(record["reason"]) for record in last if record["event"] == "failed"), None)
 
     @property
     def good(self) -> Commit:
@@ -226,7 +235,9 @@ class BisectSession:
             if seconds:  # the same command tries it again; that time is spent
                 self.note("again", sha=sha, reason=reason, seconds=seconds)
             which = "good" if sha == self.good.sha else "bad"
-            raise BisectError(f"the {which} commit {sha[:12]} cannot be measured: {reason}")
+            text = f"the {which} commit {sha[:12]} cannot be measured: {reason}"
+            self.note("failed", reason=text)
+            raise BisectError(text)
         log.warning("%s is left out: %s", sha[:12], reason)
         self.note("skip", sha=sha, reason=reason, seconds=seconds)
 

@@ -246,7 +246,7 @@ def test_a_search_resumes_and_shows_what_is_left(world: World, capsys) -> None:
     folder = world.folder / "my.bisect" / "blocks" / "0004" / "good"
     folder.mkdir(parents=True)
     (folder / "archive").mkdir()
-    assert main(["bisect", "status", str(file)]) == 0
+    assert main(["bisect", "status", str(file)]) == 3
     assert "commits)" in capsys.readouterr().out
     assert main(["bisect", "run", str(world.write())]) == 0
     assert len(world.events("begin")) == 1
@@ -291,19 +291,25 @@ def test_a_killed_build_is_ended_wherever_its_folder_is(world: World) -> None:
 
 def test_two_commits_that_do_not_differ_are_refused_with_numbers(world: World, capsys) -> None:
     file = world.write(bad="HEAD~5")
-    assert main(["bisect", "run", str(file)]) == 1
+    assert main(["bisect", "run", str(file)]) == 1 == main(["bisect", "status", str(file)])
     out = " ".join(capsys.readouterr().out.split())
     assert "good and bad do not differ by 3.0 % or more" in out
     assert re.search(r"bad commit is [+-]?\d.* in \d measurements; posterior of no such change (9\d|100) %", out)
 
 
 def test_a_reference_that_fails_stops_the_search(world: World, capsys) -> None:
-    file = world.write(deploy="! grep -q 0 speed || { echo no space; exit 7; }")
+    there = world.folder / "space"
+    deploy = f"test -e {there} || {{ echo no space; exit 7; }}"
+    file = world.write(deploy=deploy, budget={"measurements": 1})
     assert main(["bisect", "run", str(file)]) == 1
     error = capsys.readouterr().err
     assert "the good commit" in error and "status 7: no space" in error
     assert "run the same command again to resume the search" in error
     assert not world.events("block")
+    assert main(["bisect", "status", str(file)]) == 1
+    assert f"undecided: the good commit {world.shas[0][:12]} cannot be measured" in capsys.readouterr().out
+    there.touch()
+    assert [main(["bisect", verb, str(file)]) for verb in ("run", "status")] == [3, 3]
 
 
 def test_a_metric_that_is_not_there_is_named_with_those_that_are(world: World, capsys) -> None:
@@ -357,7 +363,7 @@ def test_a_good_commit_of_a_merged_branch_is_for_steps_only(world: World, monkey
     monkeypatch.chdir(world.repo)
     assert main(["bisect", "step", file]) == 128
     assert "good and bad do not differ" in capsys.readouterr().err
-    assert main(["bisect", "status", file]) == 0
+    assert main(["bisect", "status", file]) == 1
 
 
 def test_steps_skip_what_cannot_be_built_and_abort_without_a_difference(world: World, monkeypatch) -> None:

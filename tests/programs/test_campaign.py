@@ -468,12 +468,12 @@ def test_a_folder_in_which_references_to_secrets_are_masked_resumes(tmp_path: Pa
 
 
 def test_a_trial_that_fails_twice_stops_it_and_is_made_again(tmp_path: Path, world: Any) -> None:
-    said: List[str] = []
     its = schedule(tmp_path, blocks=4, prepare=[f"test -e {tmp_path}/there"])
     with pytest.raises(TrialFailed, match="failed 2 times: prepare-1"):
-        CampaignRun(its, said.append).run()
+        CampaignRun(its, print).run()
+    assert main(["campaign", "status", str(its.folder)]) == 1
     (tmp_path / "there").touch()
-    assert CampaignRun(its, said.append).run().blocks == 4
+    assert CampaignRun(its, print).run().blocks == 4
 
 
 def test_killed_it_continues_with_the_trial_that_was_running(tmp_path: Path, world: Any) -> None:
