@@ -25,7 +25,7 @@ from cbt_plugins.bisect.commit_search import (
 from cbt_plugins.bisect.session import BisectSession
 from cbt_plugins.compare.statistics.student import student_shift
 from cbt_plugins.compare.statistics.verdicts import false_discovery
-from cbt_plugins.formatting import percent, several, signed_percent
+from cbt_plugins.formatting import in_percent, percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import ALPHA, METRICS
 
@@ -123,8 +123,11 @@ def progress(session: BisectSession, now: SearchState) -> str:
 
 
 def _change(ratio: float, session: BisectSession) -> str:
-    """Return the change of the metric itself for a log ratio of the search: "-12.0 %, worse"."""
-    text = signed_percent(math.expm1(session.sign * ratio))
+    """Return the change of the metric itself for a log ratio of the search: "-12.0 %, worse"; "0.0 %"."""
+    change = math.expm1(session.sign * ratio)
+    text = signed_percent(change)
+    if not float(in_percent(change)):
+        return text
     return f"{text}, {session.section.change if ratio > 0 else _opposite(session)}"
 
 
@@ -172,7 +175,7 @@ def _no_difference(session: BisectSession, held: Belief) -> str:
     middle, error, _ = _of_bad(session)
     text = f"good and bad do not differ by {percent(session.section.effect)} or more: the bad commit is "
     text += f"{_bad_commit(session)}; posterior of no such change {percent(held.denied, '.0f')}"
-    if middle < -error:
+    if middle < -error and -middle >= session.rules.effect:
         return f"{text}. It is {_opposite(session)}: search for that with `change: {_opposite(session)}`"
     return text
 

@@ -297,10 +297,23 @@ def test_two_commits_that_do_not_differ_are_refused_with_numbers(world: World, c
     assert re.search(r"bad commit is [+-]?\d.* in \d measurements; posterior of no such change (9\d|100) %", out)
 
 
+@pytest.mark.parametrize(("level", "advised"), [(1.0, False), (1.01, False), (1.1, True)])
+def test_only_a_commit_that_is_better_by_the_effect_is_worth_another_search(
+    world: World, level: float, advised: bool, monkeypatch: pytest.MonkeyPatch, capsys, caplog
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setenv("FAKE_EFFECTS", json.dumps({world.shas[8][:12]: level}))
+    monkeypatch.setenv("FAKE_NOISE", "0.0001" if level > 1 else "0")
+    assert main(["bisect", "run", str(world.write())]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "good and bad do not differ by 3.0 % or more" in out and ("search for that" in out) == advised
+    assert (": 0.0 %, " in caplog.text, "%, better" in caplog.text) == (False, level > 1)
+
+
 def test_a_reference_that_fails_stops_the_search(world: World, capsys) -> None:
     there = world.folder / "space"
     deploy = f"test -e {there} || {{ echo no space; exit 7; }}"
-    file = world.write(deploy=deploy, budget={"measurements": 1})
+    file = world.write(deploy=deploy, budget={"measurements": 3})
     assert main(["bisect", "run", str(file)]) == 1
     error = capsys.readouterr().err
     assert "the good commit" in error and "status 7: no space" in error
