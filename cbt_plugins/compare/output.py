@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 from cbt_plugins.compare.configuration_differences import short
 from cbt_plugins.compare.scaling_gains import gains
@@ -215,8 +215,8 @@ def merged_warnings(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
         yield f"{code} ({places[0]}{suffix}): {(of_runs or group)[0].text}"
 
 
-def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the lines that explain the table."""
+def legend(rules: Rules, rows: Sequence[Row], counts: bool = True) -> Iterator[str]:
+    """Yield the lines that explain the table; `counts`: it has the column n."""
     inner = any(row.verdict is Verdict.EQUIVALENT for row in rows)
     of_equivalent = (
         f"; of equivalent rows at {percent(2 * rules.confidence - 1, 'g')}, which decides them" if inner else ""
@@ -226,14 +226,7 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
         f"±: {percent(rules.confidence, 'g')} confidence interval; in brackets: interval of the change, in "
         f"percent{in_units}{of_equivalent}"
     )
-    ways = {row.way for row in rows}
-    if "seconds" in ways:
-        yield "n with ~: independent seconds of single runs; values are means over the seconds"
-    if "repetitions" in ways:
-        yield "n of a failure: its repetitions in the run of each side; values are medians"
-    if ways & {"runs", "pairs", "blocks"}:
-        interleaved = ", or interleaved ones that are compared in pairs or blocks" if ways - {"seconds", "runs"} else ""
-        yield f"n: runs of the base and of the other side{interleaved}; values are medians"
+    yield from _of_values({row.way for row in rows}, counts)
     keys = sum(row.comparison.key for row in rows)
     corrections = {"Holm's correction over {}": keys, "a false discovery rate over {}": len(rows) - keys}
     phrases = (
@@ -248,6 +241,20 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     )
     if any(row.verdict is Verdict.EQUIVALENT and row.comparison.differs for row in rows):
         yield "equivalent (worse), (better): the change is surely not 0, and surely smaller than the margin"
+
+
+def _of_values(ways: Set[str], counts: bool) -> Iterator[str]:
+    """Yield the lines about the column n, if there is one, and about the values."""
+    if "seconds" in ways:
+        of_n = "n with ~: independent seconds of single runs; values" if counts else "values of single runs"
+        yield f"{of_n} are means over the seconds"
+    if "repetitions" in ways:
+        of_n = "n of a failure: its repetitions in the run of each side; values" if counts else "values of failures"
+        yield f"{of_n} are medians"
+    if ways & {"runs", "pairs", "blocks"}:
+        interleaved = ", or interleaved ones that are compared in pairs or blocks" if ways - {"seconds", "runs"} else ""
+        of_n = f"n: runs of the base and of the other side{interleaved}; values" if counts else "values of several runs"
+        yield f"{of_n} are medians"
 
 
 def margins(rules: Rules, metrics: Iterable[str]) -> str:

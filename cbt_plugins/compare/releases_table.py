@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from cbt_plugins.compare import output
 from cbt_plugins.compare.output import chance, change_text, legend, side_lines, value, verdict
 from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section
@@ -38,23 +39,40 @@ Line = Dict[str, Row]  # contender -> row
 
 
 def blocks(compared: Compared) -> List[Block]:
-    """Return the tables, one set for each configuration."""
+    """Return the tables, one set for each configuration, with what differs and the warnings."""
     parts: List[Block] = [Words(tuple(side_lines(compared)))]
     for case, sections in _cases(compared).items():
         if case:
             parts.append(Heading(case))
-        lines = _lines(sections)
-        head = ["", "phase", "unit", compared.base.name]
-        for section in sections:
-            head += [section.contender, "change", "p", "verdict"]
-        for kind in _KINDS:
-            rows = tuple(_cells(row, sections) for row in lines if _kind(next(iter(row.values()))) == kind)
-            parts.append(TableGrid(tuple(head), rows, left=3, title=kind))
+        names = [section.contender if len(sections) > 1 else "" for section in sections]
+        for name, section in zip(names, sections):
+            parts.append(TableGrid(output.DIFFERENCES, tuple(output.differences(section)), left=3, title=name))
+        parts += _tables(sections, compared.base.name)
+        for name, section in zip(names, sections):
+            notes = output.notes([*section.warnings, *output.of_rows(section.rows)])
+            parts.append(replace(notes, title=f"{notes.title} of {name}") if name else notes)
         missing = [f"{warning.where}: {warning.text}" for section in sections for warning in section.missing]
         parts.append(Notes("no number", tuple(dict.fromkeys(missing))))
     parts.append(Notes("not compared", compared.not_compared))
-    parts.append(Words(tuple(legend(compared.rules, compared.rows))))
+    parts.append(Words(tuple(legend(compared.rules, compared.rows, counts=False))))
     return parts
+
+
+def table_blocks(compared: Compared) -> Iterator[Block]:
+    """Yield the tables alone, each set with its configuration."""
+    for case, sections in _cases(compared).items():
+        yield from [Heading(case)] if case else []
+        yield from _tables(sections, compared.base.name)
+
+
+def _tables(sections: Sequence[Section], base: str) -> Iterator[Block]:
+    lines = _lines(sections)
+    head = ["", "phase", "unit", base]
+    for section in sections:
+        head += [section.contender, "change", "p", "verdict"]
+    for kind in _KINDS:
+        rows = tuple(_cells(row, sections) for row in lines if _kind(next(iter(row.values()))) == kind)
+        yield TableGrid(tuple(head), rows, left=3, title=kind)
 
 
 def _cases(compared: Compared) -> Dict[str, List[Section]]:

@@ -155,7 +155,7 @@ def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
 def _releases(compared: Compared) -> List[Dict[str, Any]]:
     """Return the headings and tables of releases, whose rows are judged by themselves."""
     release_comparison = compare(compared.base, compared.contenders, releases_table.CHOICE, compared.rules)
-    return _grids(releases_table.blocks(release_comparison))
+    return _grids(releases_table.table_blocks(release_comparison))
 
 
 def _grids(blocks: Iterable[Block]) -> List[Dict[str, Any]]:

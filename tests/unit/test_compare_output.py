@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any, Dict, Tuple
 
@@ -223,6 +224,23 @@ def test_releases_side_by_side() -> None:
     titles = [line for line in lines if line in ("throughput", "recovery", "CPU")]
     assert titles == ["throughput", "recovery", "CPU"]
     assert not any("p99" in line for line in lines)
+
+
+def test_releases_side_by_side_have_differences_and_warnings_and_explain_no_column_that_is_not_there() -> None:
+    made, _ = study()
+    good, bad = (replace(made.contenders[0].runs[0], source=f"runs/{n}", usable=n == 1) for n in (1, 2))
+    bad = replace(bad, config={"version.ceph": "19.2.3 squid"})
+    others = [side("18.2.7 reef", [good]), side("19.2.3 squid", [bad])]
+    three = compare(made.base, others, releases_table.CHOICE)
+    text = Terminal().text(releases_table.blocks(three))
+    assert re.search(r"version.ceph +17.2.6 quincy +18.2.7 reef\n", text)
+    assert re.search(r"version.ceph +17.2.6 quincy +19.2.3 squid\n", text)
+    assert "warnings of 18.2.7 reef\n - too-few-runs (measure-new GET mib_per_s and " in text
+    assert "warnings of 19.2.3 squid\n - not-usable (new 0): " in text
+    key = ("measure", "GET", "mib_per_s")
+    several = [side(name, runs({key: [level, level + 1, level + 2]})) for name, level in (("a", 100.0), ("b", 90.0))]
+    text = Terminal().text(releases_table.blocks(compare(several[0], several[1:], releases_table.CHOICE)))
+    assert "n:" not in text and "values of several runs are medians" in text
 
 
 def test_hours_keep_their_intervals() -> None:
