@@ -168,6 +168,8 @@ def test_a_scatter_of_all_rates_is_that_of_sides_of_two_runs_too(count: int) -> 
     base, new = (side(name, runs({GET: [level, level + 1][:count]})) for name, level in (("a", 100.0), ("b", 90.0)))
     named, of_all = (compare(base, [new], rules=Rules(scatter={key: 0.02})).rows for key in ("obj_per_s", ""))
     assert named == of_all and named[0].comparison.method == "t with a known scatter"
+    # there is an interval
+    assert [warning.code for warning in named[0].comparison.all_warnings] == ["assumes-normal", "known-scatter"]
 
 
 def test_several_runs_are_never_compared_by_their_seconds() -> None:

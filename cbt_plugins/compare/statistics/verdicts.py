@@ -79,6 +79,13 @@ class Estimate:
         return next((warning for warning in self.warnings if flatters(warning.code)), None)
 
 
+#: method -> a warning of the sides that says nothing about the change by it
+_IDLE_WARNINGS = {
+    **dict.fromkeys(("exact rank sum", "exact signed ranks"), "assumes-normal"),
+    "t with a known scatter": "too-few-runs",
+}
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A change between base and new; `verdict` is None until `decide_verdicts` has seen the table.
@@ -119,10 +126,10 @@ class Comparison:
         """The warnings about the sides and about their comparison, each once.
 
         That the intervals of the sides assume normal logarithms says nothing about a test and an interval of ranks.
+        That a side has too few runs for an interval of its own says nothing about an interval by a known scatter.
         """
-        of_sides = [*self.base.warnings, *self.new.warnings]
-        if self.method in ("exact rank sum", "exact signed ranks"):
-            of_sides = [warning for warning in of_sides if warning.code != "assumes-normal"]
+        idle = _IDLE_WARNINGS.get(self.method)
+        of_sides = [warning for warning in (*self.base.warnings, *self.new.warnings) if warning.code != idle]
         return tuple(dict.fromkeys((*of_sides, *self.warnings)))
 
     @property
