@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 
 from cbt_plugins.compare import output, releases_table, scorecard
 from cbt_plugins.compare.comparable_runs import Runs
+from cbt_plugins.compare.sides import are_same
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting.blocks import Block
@@ -52,7 +53,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         campaign=campaign,
         sentences=first(of_comparison(compared)) if campaign is None else (),
         contents=list(_contents(compared, (scorecards, release_tables, times, charts, curves))),
-        verdict=verdict(compared.rows) if campaign is None else campaign["verdict"],
+        verdict=verdict(_rows_of_two_sides(compared)) if campaign is None else campaign["verdict"],
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
         sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
         head=output.HEAD,
@@ -81,6 +82,11 @@ def _contents(compared: Compared, parts: Sequence[Sequence[Any]]) -> Iterator[Tu
     optional_titles = {"scorecard": "Scorecard", "releases": "Releases", "cpu-time": "CPU time"}
     optional_titles.update(overlays="Throughput", tails="Percentiles")
     yield from ((key, name) for (key, name), part in zip(optional_titles.items(), parts) if part)
+
+
+def _rows_of_two_sides(compared: Compared) -> List[Row]:
+    """Return the rows of the sides that are not the runs of the base."""
+    return [row for section in compared.sections if not are_same(section.base, section.new) for row in section.rows]
 
 
 def verdict(rows: Sequence[Row]) -> Dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.sides import Side, are_same
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
 from cbt_plugins.formatting import in_percent, plain, seconds, several, short_percent, success
@@ -114,6 +114,10 @@ def of_comparison(compared: Compared) -> List[Sentence]:
     """Return the results of a comparison: a sentence for each contender, configuration and phase, the worst first."""
     sentences = []
     for section in compared.sections:
+        if are_same(section.base, section.new):
+            text = f"{section.contender} and {compared.base.name} are the same runs: nothing can differ."
+            sentences.append(_placed(Sentence(text, "warning", "The verdicts below say nothing."), section.case))
+            continue
         phases: Dict[str, List[Row]] = {}
         for row in section.rows:
             if row.comparison.key:
@@ -125,7 +129,8 @@ def of_comparison(compared: Compared) -> List[Sentence]:
                 names = f"{noun} of {section.contender}", f"{noun} of {compared.base.name}"
                 where = ", ".join(filter(None, (section.case, phase if len(phases) > 1 else "")))
                 sentences.append(_placed(_sentence(lead, names, "these runs"), where))
-    order = [verdict.value for verdict in (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)]
+    verdicts = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
+    order = ["warning", *(verdict.value for verdict in verdicts)]
     return sorted(sentences, key=lambda sentence: order.index(sentence.kind))
 
 

@@ -208,6 +208,13 @@ def test_an_archive_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> 
         ]
         assert verdict in {row["verdict"] for row in section["rows"]}
         assert "not-interleaved" not in {its["code"] for its in section["warnings"]}
+    for words in (["base", "base"], ["base", "copy"], ["base", "copy", "--releases"], ["base", "slow", "copy"]):
+        assert main(["compare", *words]) == 0
+        told = capsys.readouterr().out
+        assert " are the same runs: nothing can differ. The verdicts below say nothing." in " ".join(told.split())[:160]
+    assert main(["compare", "base", "copy", "--format", "html"]) == 0
+    page = capsys.readouterr().out
+    assert "are the same runs: nothing can differ" in page and "<h2>nothing could be compared</h2>" in page
 
 
 @pytest.mark.parametrize("form", ["text", "md", "csv", "json"])

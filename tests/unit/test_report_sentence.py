@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
@@ -58,14 +59,14 @@ def test_equivalent_names_its_margin() -> None:
 
 
 def test_one_run_is_inconclusive_however_clear_its_seconds_are() -> None:
-    base, new = (record({RATE: noise(level, 300, scatter=0.02, seed=7)}) for level in (100.0, 88.0))
+    base, new = (record({RATE: noise(level, 300, scatter=0.02, seed=7)}, name=str(level)) for level in (100.0, 88.0))
     (sentence,) = told([base], [new])
     assert sentence.kind == "inconclusive"
     text = "Reads of 18.2.7 were 12 % slower than reads of 17.2.6 in these runs; one run is inconclusive."
     assert sentence.text == text
     assert sentence.more.startswith("By the seconds of these runs: 1")
     assert sentence.more.endswith("is not known: repeat the run.")
-    (sentence,) = told([base], [base])
+    (sentence,) = told([base], [replace(base, source="runs/again")])
     assert "were as fast as reads of 17.2.6 in these runs; one run is inconclusive" in sentence.text
 
 
