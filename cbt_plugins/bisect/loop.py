@@ -22,7 +22,7 @@ from cbt_plugins.bisect.commit_search import (
     information,
     search_answer,
 )
-from cbt_plugins.bisect.session import BisectSession
+from cbt_plugins.bisect.session import BisectSession, matching
 from cbt_plugins.compare.statistics.student import student_shift
 from cbt_plugins.compare.statistics.verdicts import false_discovery
 from cbt_plugins.formatting import in_percent, percent, several, signed_percent
@@ -34,8 +34,8 @@ CULPRIT_FOUND, NONE, OPEN = "found", "no difference", "undecided"
 _MOST_NAMED = 5
 #: measurements of one commit after which `git bisect` is told to skip it
 _MOST_OF_ONE = 40
-#: rows of what else changed, and the smallest change and the fewest measurements of a row
-_MOST_ROWS, _LEAST_CHANGE, _FEWEST = 12, 0.02, 3
+#: the smallest change and the fewest measurements of a row of what else changed
+_LEAST_CHANGE, _FEWEST = 0.02, 3
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
 
 
 def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]:
-    """Return the other numbers that changed with the culprit: those that differ most clearly, as log ratios.
+    """Return the other numbers that changed with the culprit as log ratios, those that differ most clearly first.
 
     Of blocks with a commit from the culprit on: each number against that of the good commit in the same block. Of the
     rows on average a part ALPHA at most changed by chance (Student's t, false discovery rate).
@@ -251,9 +251,10 @@ def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
     ratios_by_key: Dict[Tuple[str, str, str], List[float]] = {}
     for block in session.blocks:
         pair = session.values(block) if at.get(block["sha"], -1) >= first else None
+        searched = matching(session.section.metric, pair[1]) if pair else ()
         for key in pair[1] if pair else ():
             before, after = pair[0].get(key), pair[1][key]  # type: ignore[index]
-            if before and before > 0 and after > 0 and key[2] in METRICS:
+            if before and before > 0 and after > 0 and key[2] in METRICS and key not in searched:
                 ratios_by_key.setdefault(key, []).append(math.log(after / before))
     measured = [(key, ratios) for key, ratios in ratios_by_key.items() if len(ratios) >= _FEWEST]
     rows: List[Dict[str, Any]] = []
@@ -262,7 +263,7 @@ def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
         if p < ALPHA and abs(middle) > _LEAST_CHANGE:
             rows.append({"name": ".".join(key), "change": middle, "error": 2 * error, "n": len(ratios)})
     rows.sort(key=lambda row: -abs(row["change"]) / max(row["error"], 1e-3))
-    return rows[:_MOST_ROWS]
+    return rows
 
 
 def _p_of_no_change(ratios: Sequence[float]) -> float:

@@ -21,6 +21,8 @@ from cbt_plugins.report.page import document
 PAGE, PLOT, DATA = "bisect.html", "metric.svg", "bisect.json"
 _WIDE, _HIGH, _LEFT, _TOP = 900, 320, 64, 16
 _INK, _MARK, _RULE = "#5b6675", "#b3261e", "#9aa4b2"
+#: rows of what else changed; all are in DATA
+_MOST_OTHERS = 12
 _HEAD = ("commit", "subject", "n", "change", "±", "posterior", "")
 
 
@@ -28,6 +30,7 @@ def write(session: BisectSession, now: SearchState) -> List[Path]:
     """Write bisect.json, the plot and the page into the archive; return the files."""
     rows = per_commit(session, now)
     plot = svg(rows, session)
+    others, more_others = changed_numbers(session, now)
     files = [session.archive / name for name in (DATA, PLOT, PAGE)]
     write_json(files[0], data(session, now))
     write_whole(files[1], plot)
@@ -43,7 +46,8 @@ def write(session: BisectSession, now: SearchState) -> List[Path]:
         plot=Markup(plot),
         head=_HEAD,
         rows=list(_cells(rows)),
-        others=list(_others(session, now)),
+        others=others,
+        more_others=more_others,
     )
     write_whole(files[2], page)
     return files
@@ -71,13 +75,15 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
 def blocks(session: BisectSession, now: SearchState) -> List[Block]:
     """Return the answer for a terminal."""
     title = f"{session.section.metric}: {session.good.short}..{session.bad.short}, {len(session.commits) - 1} commits"
-    first, *others = sentences(session, now)
+    first, *evidence = sentences(session, now)
+    others, more_others = changed_numbers(session, now)
     return [
         Heading(title),
         Words((first,)),
-        Notes("evidence", tuple(others)),
+        Notes("evidence", tuple(evidence)),
         TableGrid(_HEAD, tuple(_cells(per_commit(session, now))), left=2, title="history", ruled=True),
-        TableGrid(("number", "change", "±"), tuple(_others(session, now)), title="changed with it", ruled=True),
+        TableGrid(("number", "change", "±"), others, title="changed with it", ruled=True),
+        *([Words((more_others,))] if more_others else []),
     ]
 
 
@@ -91,9 +97,13 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, ...]]:
         yield (row["sha"][:12], row["subject"][:48], str(row["measurements"] or ""), change, error, likely, why)
 
 
-def _others(session: BisectSession, now: SearchState) -> Iterator[Tuple[str, ...]]:
-    for row in companions(session, now):
-        yield row["name"], signed_percent(math.expm1(row["change"])), percent(row["error"])
+def changed_numbers(session: BisectSession, now: SearchState) -> Tuple[Tuple[Tuple[str, ...], ...], str]:
+    """Return the cells of what else changed, and how many more rows there are, as a sentence; "" for none."""
+    rows = companions(session, now)
+    shown = rows[:_MOST_OTHERS]
+    cells = tuple((row["name"], signed_percent(math.expm1(row["change"])), percent(row["error"])) for row in shown)
+    hidden = len(rows) - len(shown)
+    return cells, f"{several(hidden, 'more number')} changed with it: see {DATA}" if hidden else ""
 
 
 def svg(rows: Sequence[Mapping[str, Any]], session: BisectSession) -> str:
