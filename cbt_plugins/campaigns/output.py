@@ -48,9 +48,10 @@ def blocks(evaluation: Evaluation) -> List[Block]:
     """Return a campaign for people."""
     schedule = evaluation.schedule
     spent = sum(trial.prepared + trial.measured for _, trial in evaluation.trials)
+    arms = f"arms {', '.join(schedule.arms)}; {several(len(evaluation.trials), 'trial')} in {seconds(spent)}"
     parts: List[Block] = [
         Heading(f"{schedule.folder}: {headline(evaluation)}"),
-        Words((f"arms {', '.join(schedule.arms)}; {several(len(evaluation.trials), 'trial')} in {seconds(spent)}",)),
+        Words((arms, "base and new are medians of all trials; the change is that of the blocks, not of the medians")),
         TableGrid(_HEAD, tuple(_line(row, evaluation) for row in evaluation.rows), left=2),
     ]
     if not evaluation.needs_no_more_blocks:

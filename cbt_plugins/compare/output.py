@@ -255,6 +255,8 @@ def _of_values(ways: Set[str], counts: bool) -> Iterator[str]:
         interleaved = ", or interleaved ones that are compared in pairs or blocks" if ways - {"seconds", "runs"} else ""
         of_n = f"n: runs of the base and of the other side{interleaved}; values" if counts else "values of several runs"
         yield f"{of_n} are medians"
+    if ways & {"runs", "pairs", "blocks", "repetitions"}:
+        yield "change: estimated from all runs together, not from the two medians"
 
 
 def margins(rules: Rules, metrics: Iterable[str]) -> str:

@@ -122,6 +122,7 @@ class PullRequestReport:
                 f"{several(state.blocks, 'block')} of at most {state.schedule.section.blocks}, each of base and head "
                 "in turns (A B B A), on one machine"
             )
+            yield "values are medians of all cycles; a change is that of the blocks, not of the two medians"
             for row in state.rows[:most]:
                 text = seen_text(row, len(state.rows), state.schedule)
                 if text:

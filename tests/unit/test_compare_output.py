@@ -61,6 +61,7 @@ warnings
 ±: 95 % confidence interval; in brackets: interval of the change, in percent; of equivalent rows at 90 %,
 which decides them
 n: runs of the base and of the other side; values are medians
+change: estimated from all runs together, not from the two medians
 p: after Holm's correction over 2 rows
 better and worse need p < 0.05, equivalent needs a change that is surely within ±5 %
 """
