@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, T
 
 from cbt_plugins.formatting.formats import FORMATS
 from cbt_plugins.formatting.formats.format import Format
-from cbt_plugins.formatting.screen import PLAIN, paper_of, write_coloured
+from cbt_plugins.formatting.screen import PLAIN, escape_unencodable, paper_of, write_coloured
 
 from .command import CommandError
 
@@ -102,6 +102,8 @@ class Printer:
         chosen = FORMATS.get(self.format, Format)
         self.content = chosen.like or self.format
         self._writer = chosen(PLAIN if self._file else paper_of(sys.stdout))
+        if self.content == HTML and not self._file:
+            escape_unencodable(sys.stdout, "utf-8")  # as the page says, whatever the terminal has
         self._texts: List[str] = []
         self._again = False
 

@@ -97,6 +97,15 @@ def discard(stream: Any) -> None:
         os.close(nowhere)
 
 
+def escape_unencodable(stream: Any, encoding: Optional[str] = None) -> None:
+    """Let a stream escape what its encoding, or the one that it gets now, has no bytes for, such as ± in ASCII.
+
+    Python itself does so for standard error only.
+    """
+    if hasattr(stream, "reconfigure"):  # no io.StringIO
+        stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
 def write_coloured(stream: Any, text: str) -> None:
     """Write a text with colours of `painted`; what they are around has to be printable where it is not ours."""
     safe = "".join(part if i % 2 else printable(part) for i, part in enumerate(_COLOUR.split(text)))
@@ -149,6 +158,7 @@ def printable_output(endures: bool = False) -> Iterator[None]:
     streams = sys.stdout, sys.stderr
     with contextlib.ExitStack() as nowhere:
         out, err = (stream or nowhere.enter_context(open(os.devnull, "w")) for stream in streams)
+        escape_unencodable(out)
         sys.stdout = _Printable(out, endures, is_output=True, is_closed=streams[0] is None)
         sys.stderr = _Printable(err, endures)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import pty
@@ -50,6 +51,22 @@ def test_each_form_is_printed_and_written_alike(
         json.loads(told["json"])
     if "md" in told:
         assert "\n| " in told["md"] and "--: |" in told["md"]
+
+
+@pytest.mark.parametrize(("verb", "encoding"), [("report", "ascii"), ("compare", "latin-1"), ("gate", "ascii")])
+def test_signs_that_the_encoding_of_the_output_has_not(
+    verb: str, encoding: str, words: Dict[str, List[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a job of a CI without a locale: a page is UTF-8, as it says, and so is a file."""
+    pytest.importorskip("jinja2")
+    for form in FORMS[verb]:
+        file, printed = tmp_path / f"x.{form}", io.TextIOWrapper(io.BytesIO(), encoding)
+        status = main([verb, *words[verb], "-o", str(file)])
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", printed)
+            assert main([verb, *words[verb], "--format", form]) == status, form
+        shown = file.read_bytes() if form == "html" else file.read_text("utf-8").encode(encoding, "backslashreplace")
+        assert printed.buffer.getvalue()[: len(shown)] == shown, form  # type: ignore[attr-defined]
 
 
 class Capitals(Markdown):
