@@ -12,11 +12,12 @@ ABORT = 128
 STATUSES: Mapping[int, str] = {
     OK: "done",
     FAILED: "the verb failed, or a check was not passed",
-    USAGE: "an error in the command line or in a file that it names; or a missing path",
+    USAGE: "an error in the command line or in a file that it names; or a path that is missing or cannot be opened",
     INCONCLUSIVE: "inconclusive",
     UNUSABLE: "a run is incomplete, unusable or unreadable; the result has the other runs",
     ANOTHER_CLUSTER: "the cluster was recreated after the run",
-    CANNOT: "this program failed, or its output cannot be written; or a side of a pull request could not be tested",
+    CANNOT: "this program failed, or its output cannot be written, as on a full disk; or a side of a pull request "
+    "could not be tested",
     INTERRUPTED: "interrupted",
     UNREAD: "the reader of the output ended early, such as `head`",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import sys
 import textwrap
 import traceback
@@ -40,12 +41,24 @@ _EXTRAS = {
 }
 
 
+#: errors of a path that the command line names: wrong use. Others, such as that of a full disk, are not
+_OF_PATHS = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO),
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+)
+
+
 class CommandError(Exception):
     """End of a verb: one message for the user, and the exit status."""
 
     def __init__(self, text: str, status: int = USAGE) -> None:
         super().__init__(text)
         self.status = status
+
+
+def status_of(error: OSError) -> int:
+    """Return the exit status for a file that cannot be opened, or cannot be written."""
+    return USAGE if error.errno in _OF_PATHS else CANNOT
 
 
 class Parser(argparse.ArgumentParser):
@@ -124,6 +137,10 @@ def _called(work: Callable[[], int]) -> int:
         return say("Error", str(e), USAGE)
     except PermissionError as e:
         return say("Error", f"{e.filename}: {NOT_ALLOWED}", UNUSABLE)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return say("Error", f"cannot write {e.filename or 'a file'}: {e.strerror}", CANNOT)
     except ImportError as e:
         if not is_optional(e):
             raise

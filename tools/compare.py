@@ -11,7 +11,7 @@ from cbt_plugins.config.units import format_percent
 from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
-from .command import USAGE_OF_COMPARISON, CommandError, explain, help_text, say
+from .command import USAGE_OF_COMPARISON, CommandError, explain, help_text, say, status_of
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, format_of, print_results
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def errors() -> Iterator[None]:
     except ValueError as e:
         raise CommandError(str(e)) from e
     except OSError as e:
-        raise CommandError(f"{e.filename}: {e.strerror}") from e
+        raise CommandError(f"{e.filename}: {e.strerror}", status_of(e)) from e
 
 
 def choice(args: argparse.Namespace) -> Choice:

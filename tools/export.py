@@ -10,7 +10,7 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.formatting import several
 from cbt_plugins.results.result_file import Unreadable, reading
 
-from .command import CommandError, explain, read_each, say, warn
+from .command import CommandError, explain, read_each, say, status_of, warn
 from .export_cbt import export_curves
 from .format_option import CSV, add_formats, add_renamed, format_of, is_file, print_results
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             return _files(args)
         return export_curves(args.archives, Path(args.output), args.dialect)
     except OSError as e:
-        raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}") from e
+        raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}", status_of(e)) from e
 
 
 def _files(args: argparse.Namespace) -> int:

@@ -11,10 +11,12 @@ from cbt_plugins.formatting.formats import FORMATS
 from cbt_plugins.formatting.formats.format import Format
 from cbt_plugins.formatting.screen import PLAIN, escape_unencodable, paper_of, write_coloured
 
-from .command import CommandError
+from .command import CommandError, status_of
 
 #: the formats whose content a verb makes; all others take the content of one of these
 TEXT, JSON, CSV, MD, HTML = "text", "json", "csv", "md", "html"
+#: of the verbs that write a file which people edit
+FILE_EXISTS = "the file exists: name a new file (-o), or move this file away"
 #: suffix of a file -> format, for suffixes that are not the name of their format
 _SUFFIXES = {"prom": "prometheus", **{suffix: name for name, of_name in FORMATS.items() for suffix in of_name.suffixes}}
 #: suffixes of formats that no verb has; another one, such as that of compare-18.2.7 or out.log, says no format
@@ -170,4 +172,20 @@ def _write(path: Path, text: str) -> None:
         else:
             write_whole(path, text)
     except OSError as e:
-        raise CommandError(f"cannot write {path}: {e.strerror or e}") from e
+        raise CommandError(f"cannot write {path}: {e.strerror or e}", status_of(e)) from e
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a new file, in full or not at all: a file of that name may have been edited. Raises CommandError."""
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
+    except FileExistsError:
+        raise CommandError(f"{path}: {FILE_EXISTS}") from None
+    except OSError as e:
+        raise CommandError(f"cannot write {path}: {e.strerror or e}", status_of(e)) from None

@@ -13,6 +13,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.exit_status import OK
 
 from .command import CommandError, explain, warn
+from .format_option import write_new
 
 #: program -> function that returns the text of a YAML file, and the parts that could not be converted
 _PROGRAMS: Mapping[str, Callable[[Path], Tuple[str, List[str]]]] = {
@@ -46,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output == "-":
             sys.stdout.write(text)
         else:
-            with open(args.output, "x", encoding="utf-8") as file:  # a file of this name may have been edited
-                file.write(text)
+            write_new(Path(args.output), text)
     except (ConversionError, ConfigError) as e:
         raise CommandError(str(e)) from None
     except OSError as e:

@@ -12,7 +12,7 @@ from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import ArchivesBelow, NoRun, NothingKnown, Unreadable, reading
 
-from .command import CommandError, explain, is_optional, missing, say, warn
+from .command import CommandError, explain, is_optional, missing, say, status_of, warn
 from .export_cbt import write_curves
 from .format_option import CSV, HTML, JSON, MD, TEXT, Printer, add_formats, add_renamed
 from .report_signature import holds, sign
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             return write_curves(args.archive, args.visualisation)
         except OSError as e:
-            raise CommandError(f"{e.filename or args.archive}: {e.strerror or e}") from e
+            raise CommandError(f"{e.filename or args.archive}: {e.strerror or e}", status_of(e)) from e
     with Printer(args) as printer:
         try:
             runs = sorted(find_runs(args.archive), key=_cut_short)
@@ -167,7 +167,7 @@ def _link(text: str) -> float:
 
 def _cannot_write(error: OSError, path: Path, args: argparse.Namespace) -> CommandError:
     advice = "" if args.plots else "; --format text writes nothing"
-    return CommandError(f"cannot write {error.filename or path}: {error.strerror or error}{advice}")
+    return CommandError(f"cannot write {error.filename or path}: {error.strerror or error}{advice}", status_of(error))
 
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import io
 import json
 import os
@@ -188,6 +189,22 @@ def test_a_file_that_cannot_be_written(
     assert f"cannot write {tmp_path}/none/x: no such directory: {tmp_path}/none" in capsys.readouterr().err
     assert main(["size", *words["size"], "-o", str(tmp_path)]) == 2
     assert f"cannot write {tmp_path}: Is a directory" in capsys.readouterr().err
+    for verb in ("gate", "report", "size"):  # the disk, and no wrong use
+        assert main([verb, *words[verb], "--format", "text", "-o", "/dev/full"]) == 125
+        assert capsys.readouterr().err == "Error: cannot write /dev/full: No space left on device\n"
+
+
+def test_another_file_on_a_full_disk(
+    words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the comment of `pr`, and the page of `bisect`."""
+
+    def write(_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "comment.md")
+
+    monkeypatch.setattr("cbt_plugins.tools.verify.run", write)
+    assert main(["verify", *words["report"]]) == 125
+    assert capsys.readouterr().err == "Error: cannot write comment.md: No space left on device\n"
 
 
 def test_results_of_other_programs_have_fewer_forms(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -236,9 +237,24 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Warning: not converted: the keys" in capsys.readouterr().err
     made: Dict[str, Any] = yaml.safe_load(target.read_text())
     assert made["benchmarks"]["warp"]["engine"] == "cbt-load"
+    capsys.readouterr()
     assert main(["import", "cosbench", str(source), "-o", str(target)]) == 2  # nothing is overwritten
+    assert capsys.readouterr().err.startswith(f"Error: {target}: the file exists: name a new file")
     assert main(["import", "cosbench", str(tmp_path / "none.xml")]) == 2
     assert "none.xml: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_file_that_the_disk_has_no_room_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = tmp_path / "w.xml", tmp_path / "made.yaml"
+    source.write_text(WORKLOAD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        status = main(["import", "cosbench", str(source), "-o", str(target)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert status == 125 and capsys.readouterr().err == f"Error: cannot write {target}: File too large\n"
+    assert not target.exists()  # else the next attempt would be refused
 
 
 @pytest.mark.parametrize("words", [["import", "--help"], ["import", "fio", "fio.json"]])

@@ -20,6 +20,7 @@ from cbt_plugins.run.endpoints import is_untrusted
 
 from .. import plan
 from ..command import CommandError, Parser, explain, warn
+from ..format_option import FILE_EXISTS, write_new
 from .cephadm import CephadmSite
 from .cluster_kind import Site, user_entry
 from .discovery import Discovery, replies_of
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file and print its plan; returns the exit status of the plan."""
     if os.path.lexists(args.output):
-        raise CommandError(f"{args.output}: the file exists: name a new file (-o), or move this file away")
+        raise CommandError(f"{args.output}: {FILE_EXISTS}")
     site = _site(args)
     clients = _clients(args.clients)
     site.cluster["clients"] = clients  # the names contain the users and ports
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         load(YamlSource(text.encode(), str(args.output)))
     except ConfigError as error:
         raise CommandError(f"nothing was written: the file would have errors\n{error}") from None
-    _write(args.output, text)
+    write_new(args.output, text)
     for remark in remarks:
         warn(remark)
     parser = Parser()
@@ -175,17 +176,3 @@ def _words(args: argparse.Namespace) -> List[str]:
             text = ",".join(value) if isinstance(value, list) else str(value)
             words += [f"--{name.replace('_', '-')}", text]
     return words
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a new file, or remove it and raise CommandError."""
-    try:
-        with open(path, "x", encoding="utf-8") as file:  # a file of this name may exist by now
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                path.unlink()
-                raise
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
