@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import difflib
+import io
 import re
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the query and print its result; return the exit status."""
     import duckdb
 
-    from cbt_plugins.results.sql.database import QueryRefused, connect, run_query, runs_of
+    from cbt_plugins.results.sql.database import QueryRefused, connect, listed, run_query, runs_of
 
     if args.list:
         print_results(
@@ -47,15 +48,16 @@ def run(args: argparse.Namespace) -> int:
         return OK
     if args.archive is None or args.query is None:
         raise CommandError("give an archive and a query; --list shows the tables")
-    if args.query == "-" and sys.stdin is None:
-        raise CommandError("cannot read the query: standard input is closed")
-    query = sys.stdin.read() if args.query == "-" else args.query
+    query = _query_of(args)
     unreadable: List[str] = []
     try:
         con = connect(runs_of(args.archive), query, unreadable)
         names, lines = run_query(con, query)
     except (QueryRefused, duckdb.Error) as e:
         raise CommandError(_unknown_table(str(e)) or _without_pytz(str(e)) or str(e).strip()) from e
+    if not lines and not set(re.findall(r"\w+", query.lower())) & set(listed()):
+        # no query, or one such as SHOW TABLES: a table is made when a query names it
+        raise CommandError("the query names no table of the archive: cbt-tools sql --list shows the tables")
     forms = {
         TEXT: lambda: [as_table(names, lines) if lines else Words((f"no rows; the columns are {', '.join(names)}",))],
         JSON: lambda: _objects(names, lines),
@@ -65,6 +67,21 @@ def run(args: argparse.Namespace) -> int:
     for text in unreadable:
         say("Error", text, UNUSABLE)
     return UNUSABLE if unreadable else OK
+
+
+def _query_of(args: argparse.Namespace) -> str:
+    """Return the query; what its locale cannot decode is UTF-8. Raises CommandError."""
+    query: str = args.query
+    if query == "-":
+        if sys.stdin is None:
+            raise CommandError("cannot read the query: standard input is closed")
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")  # as Python decodes the arguments
+        query = sys.stdin.read()
+    try:
+        return query.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise CommandError(f"cannot read the query: it is not UTF-8: {e.reason}") from None
 
 
 def _objects(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> List[Dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -303,6 +304,9 @@ def test_forms_of_an_answer(archive: Path, capsys: pytest.CaptureFixture[str]) -
         (["{archive}", "SELEC 1"], "syntax error"),
         (["{archive}/none", "SELECT 1"], "no such file or directory"),
         (["{archive}"], "--list"),
+        *((["{archive}", query], "--list") for query in ("", ";", "-- none", "show tables", "show all tables")),
+        (["{archive}", "SELECT * FROM information_schema.tables"], "--list"),
+        (["{archive}", "SELECT '\udce9'"], "it is not UTF-8"),
     ],
 )
 def test_what_is_wrong_is_said_in_words(
@@ -310,6 +314,19 @@ def test_what_is_wrong_is_said_in_words(
 ) -> None:
     assert main(["sql", *(its.format(archive=archive) for its in arguments)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_query_from_an_input_of_any_encoding(
+    encoding: str, archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_file = "latin-1" if encoding == "latin-1" else "utf-8"
+    given = io.TextIOWrapper(io.BytesIO("SELECT 'é' AS name".encode(of_file)), encoding)
+    monkeypatch.setattr(sys, "stdin", given)
+    assert main(["sql", str(archive), "-", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "name\né\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["sql", str(archive), "-"]) == 2
 
 
 def test_what_is_no_result_has_no_empty_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
