@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from cbt_plugins.checksums import check_sums, sum_of_sums
 from cbt_plugins.exit_status import FAILED, OK, UNUSABLE
 from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.result_file import NOT_ALLOWED
 
-from .command import explain
+from .command import explain, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verify(folder: Path) -> int:
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return say("Error", f"{folder}: {NOT_ALLOWED}", UNUSABLE)
     evidence = check_sums(folder, rows=True)
     if not evidence.sealed:
         print(f"{folder}: not verified: {evidence.note}")

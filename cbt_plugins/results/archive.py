@@ -294,7 +294,7 @@ def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Map
             return data
         run.errors.append((None, f"{path.name} is not a mapping"))
     except FileNotFoundError:
-        if needed:
+        if needed and path.name not in run.changed:  # which says why it is not read
             run.errors.append((None, f"{path.name} is missing"))
     except (OSError, ValueError) as e:
         run.errors.append((None, f"{path.name} cannot be read: {e}"))

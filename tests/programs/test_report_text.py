@@ -16,6 +16,7 @@ import archive_builder as made
 import pytest
 
 from cbt_plugins import formatting
+from cbt_plugins.checksums import end_run
 from cbt_plugins.formatting import screen
 from cbt_plugins.formatting.blocks import TableGrid, TitledBlocks
 from cbt_plugins.formatting.formats.terminal import Terminal
@@ -324,9 +325,18 @@ def test_an_archive_that_one_may_not_read_is_not_called_damaged(tmp_path: Path, 
 
     if as_nobody("-c", "import os, sys, cbt_plugins.tools; os.stat(sys.argv[1])", str(tmp_path)).returncode:
         pytest.skip("somebody else cannot read this project here")
-    done = as_nobody("-m", "cbt_plugins.tools", "report", str(archive), "--format", "text")
-    assert done.returncode == 4 and "no permission to read it" in done.stderr, done.stderr
-    assert "damaged" not in done.stderr and "no run in it" not in done.stderr
+    for words in (["report", str(archive), "--format", "text"], ["verify", str(archive)]):
+        done = as_nobody("-m", "cbt_plugins.tools", *words)
+        assert done.returncode == 4 and "no permission to read it" in done.stderr, done.stderr
+        assert "damaged" not in done.stderr and "no run in it" not in done.stderr and done.stdout == ""
+
+
+def test_a_missing_document_is_named_once(tmp_path: Path) -> None:
+    run = made.small(tmp_path)
+    end_run(run, json.loads((run / "complete").read_text()))
+    (run / "plan.json").unlink()
+    warnings = [warning for warning in summarize(run)["warnings"] if "plan.json" in warning["text"]]
+    assert [(warning["code"], warning["severity"]) for warning in warnings] == [("changed-file", "invalid")]
 
 
 def test_all_workers_of_a_phase_with_and_without_a_rate_are_counted(tmp_path: Path) -> None:
