@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -155,6 +156,26 @@ func TestJoinFiles(t *testing.T) {
 	}
 	if err := JoinFiles(out, paths); err == nil || !strings.Contains(err.Error(), "older version") {
 		t.Errorf("an older file: %v", err)
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestATableThatCannotBeWrittenIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "aggregates.bin")
+	if err := os.WriteFile(path, encodedFrames(t, sampleFrame(KindCounts), sampleFrame(KindEnd)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"show":   Show(full{}, []string{path}),
+		"export": Export(full{}, TableCounts, []string{path}),
+	} {
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package aggregates
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +17,8 @@ type opSum struct {
 }
 
 // Show prints a table of the operations of all files together.
-func Show(to io.Writer, paths []string) error {
+func Show(out io.Writer, paths []string) error {
+	to := bufio.NewWriter(out) // it keeps the first error of writing
 	sums, end := map[string]*opSum{}, newEnding()
 	for _, path := range paths {
 		cut, err := each(path, func(f *Frame, _ []byte) error {
@@ -25,7 +28,7 @@ func Show(to io.Writer, paths []string) error {
 			return f.show(sums)
 		})
 		if err != nil {
-			return err
+			return errors.Join(err, to.Flush())
 		}
 		if cut {
 			fmt.Fprintf(to, "%s: %s\n", path, cutOff)
@@ -59,7 +62,7 @@ func Show(to io.Writer, paths []string) error {
 			fmt.Fprintf(to, "%s/%s: %s\n", source.Node, source.Job, *t.Torn)
 		}
 	}
-	return nil
+	return to.Flush()
 }
 
 func (f *Frame) show(sums map[string]*opSum) error {
