@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import errno
+import os
 import sys
 import textwrap
 import traceback
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, NoReturn, Sequence, Tuple, TypeVar
+from typing import Callable, Iterable, Iterator, List, Mapping, NoReturn, Sequence, Tuple, TypeVar
 
 from cbt_plugins.exit_status import CANNOT, INTERRUPTED, OK, STATUSES, UNREAD, UNUSABLE, USAGE
 from cbt_plugins.formatting.screen import (
@@ -166,6 +167,16 @@ def read_each(
         except Unreadable as e:
             status = say("Error", str(e), UNUSABLE)
     return results, status
+
+
+def refuse_twice(paths: Iterable[Path]) -> None:
+    """Raise CommandError for a path that comes twice, perhaps by another name: its numbers would count twice."""
+    seen = set()
+    for path in paths:
+        place = os.path.realpath(path)
+        if place in seen:
+            raise CommandError(f"{path} is given twice")
+        seen.add(place)
 
 
 def is_optional(error: ImportError) -> bool:

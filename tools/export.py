@@ -10,7 +10,7 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.formatting import several
 from cbt_plugins.results.result_file import Unreadable, reading
 
-from .command import CommandError, explain, read_each, say, status_of, warn
+from .command import CommandError, explain, read_each, refuse_twice, say, status_of, warn
 from .export_cbt import export_curves
 from .format_option import CSV, add_formats, add_renamed, format_of, is_file, print_results
 
@@ -75,6 +75,7 @@ def _files(args: argparse.Namespace) -> int:
     every = [(archive, run) for archive, runs in read for run in runs]
     if not every:
         return status
+    refuse_twice(run.path for _, run in every)
     if not any(run.ours for _, run in every):
         raise CommandError(_NOTHING, UNUSABLE)
     folder, complete = ParquetFolder(Path(args.output)), 0
@@ -112,6 +113,7 @@ def _numbers(args: argparse.Namespace) -> int:
     if not every:
         return unreadable
     paths = [run for run in every if is_ours(run)]
+    refuse_twice(paths)
     if not paths:
         raise CommandError(_NOTHING, UNUSABLE)
     runs, reasons = [], []

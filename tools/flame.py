@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cbt_plugins.exit_status import OK, UNUSABLE
 
-from .command import CommandError, explain, warn
+from .command import CommandError, explain, refuse_twice, warn
 from .format_option import HTML, MD, TEXT, add_formats, format_of, print_results
 
 FOLDED = "folded"
@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.against and format_of(args) == FOLDED:
         raise CommandError("--format folded cannot show a difference: remove --against")
+    refuse_twice(args.archives)
+    refuse_twice(args.against or ())
     new = profile_of(args.archives, args.phase)
     base = profile_of(args.against, args.phase or new.phase) if args.against else None
     contents = {

@@ -146,3 +146,19 @@ def test_of_an_incomplete_run_prometheus_gets_only_that(tmp_path: Path) -> None:
     run = made.cbt_run(tmp_path / "A", CONFIG, complete=False)
     assert main(["export", str(run), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 4
     assert list(samples((tmp_path / "x.prom").read_text()).values()) == [0.0]
+
+
+@pytest.mark.parametrize("verb", ["export", "export --format prometheus", "export --format parquet -o lake", "flame"])
+def test_runs_that_are_given_twice_are_refused(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "parquet" in verb:
+        pytest.importorskip("duckdb")
+    run = made.small(tmp_path / "a")
+    (tmp_path / "b").symlink_to("a")
+    others = ("a", "b", "a/results/00000000", str(run)) if "flame" not in verb else ("a", "b")
+    for other in others:
+        assert main([*verb.split(), "a", other]) == 2, other
+        out, err = capsys.readouterr()
+        assert out == "" and err.endswith(" is given twice\n") and not (tmp_path / "lake").exists()
