@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import errno
+import logging
 import os
 import sys
 import textwrap
@@ -102,6 +103,7 @@ def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: 
 
 def call(work: Callable[[], int]) -> int:
     """Run a verb, print its error on stderr, and return the exit status."""
+    logging.lastResort = LogPrinter(logging.WARNING)
     try:
         return _ended(work)
     except NoReader:  # as in `cbt-tools plan FILE | head`
@@ -193,6 +195,13 @@ def missing(error: ImportError) -> str:
 def warn(text: str) -> None:
     """Print a warning; the verb continues."""
     say("Warning", text, OK)
+
+
+class LogPrinter(logging.Handler):
+    """Prints what the readers of archives log as `warn` and `say` print it, in verbs without a log of their own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say("Error" if record.levelno >= logging.ERROR else "Warning", record.getMessage(), OK)
 
 
 def say(kind: str, text: str, status: int) -> int:

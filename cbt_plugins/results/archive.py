@@ -23,6 +23,7 @@ from cbt_plugins.journal import (
 )
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results import engines_of_archives
+from cbt_plugins.results.renamed_runs import name_renamed_runs
 from cbt_plugins.results.result_file import NOT_ALLOWED, ArchivesBelow, NoRun, NotThere, Unreadable, reading
 
 
@@ -170,8 +171,10 @@ def refuse_part_of_run(path: Path) -> None:
 def _runs_in(path: Path) -> List[Path]:
     """Return the run directories of an archive, of its results/, or of one iteration. Raises Unreadable."""
     for places in _places_of_runs(path):
-        runs = [Path(run) for place in places for run in _folders_in(place, "id-")]
+        folders = [folder for place in places for folder in _folders_in(place)]
+        runs = [Path(folder) for folder in folders if os.path.basename(folder).startswith("id-")]
         if runs:
+            name_renamed_runs(folders)
             return runs
     return []
 
@@ -217,16 +220,14 @@ def _places_of_runs(path: Path) -> Iterator[List[str]]:
     yield [str(path)]
 
 
-def _folders_in(folder: str, prefix: str = "") -> List[str]:
+def _folders_in(folder: str) -> List[str]:
     """Return the folders in a folder, sorted; [] if it is no folder. Raises Unreadable.
 
     A link is left out: it could lead anywhere.
     """
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                entry.path for entry in entries if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
-            )
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as e:
