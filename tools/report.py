@@ -167,7 +167,8 @@ def _link(text: str) -> float:
 
 def _cannot_write(error: OSError, path: Path, args: argparse.Namespace) -> CommandError:
     advice = "" if args.plots else "; --format text writes nothing"
-    return CommandError(f"cannot write {error.filename or path}: {error.strerror or error}{advice}", status_of(error))
+    name = error.filename or args.plots or path
+    return CommandError(f"cannot write {name}: {error.strerror or error}{advice}", status_of(error))
 
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -119,3 +121,14 @@ def test_the_old_option_names_the_new_one(tmp_path: Path, capsys: pytest.Capture
         main(["report", str(tmp_path), "--figures", "f"])
     assert ended.value.code == 2
     assert "use --plots DIR" in capsys.readouterr().err
+
+
+def test_a_plot_that_the_disk_has_no_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def of_run(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # of a file that is open, so that it has no name
+
+    monkeypatch.setattr("cbt_plugins.report.plot_files.of_run", of_run)
+    assert main(["report", str(made.small(tmp_path / "a")), "--plots", str(tmp_path / "f")]) == 125
+    assert capsys.readouterr().err == f"Error: cannot write {tmp_path}/f: No space left on device\n"
