@@ -20,6 +20,7 @@ holds these files outside of the folders of runs, because the programs write the
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections import defaultdict
@@ -78,11 +79,11 @@ def write_into(results: Path, curves: Curves) -> Tuple[Files, List[str]]:
 def _clear(folder: Path) -> None:
     """Remove what earlier exports and the report programs left in a folder. Raises OSError where a link leads away."""
     if folder.is_symlink():
-        raise OSError(0, "is a link: remove it", str(folder))
+        raise OSError(errno.ELOOP, "is a link: remove it", str(folder))
     for top, folders, names in os.walk(folder, topdown=False):
         for path in (Path(top, name) for name in (*names, *folders)):
             if path.is_symlink() and path.name != path.parent.name:
-                raise OSError(0, "is a link: remove it", str(path))
+                raise OSError(errno.ELOOP, "is a link: remove it", str(path))
             if path.is_symlink() or path.suffix in _SUFFIXES:
                 path.unlink()
             elif path.is_dir():
