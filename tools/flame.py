@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
+from typing import Iterator, Sequence
 
 from cbt_plugins.exit_status import OK, UNUSABLE
+from cbt_plugins.results.result_file import Unreadable
 
 from .command import CommandError, explain, refuse_twice, warn
 from .format_option import HTML, MD, TEXT, add_formats, format_of, print_results
@@ -37,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.against and format_of(args) == FOLDED:
         raise CommandError("--format folded cannot show a difference: remove --against")
-    refuse_twice(args.archives)
-    refuse_twice(args.against or ())
+    refuse_twice(_runs(args.archives))
+    refuse_twice(_runs(args.against or ()))
     new = profile_of(args.archives, args.phase)
     base = profile_of(args.against, args.phase or new.phase) if args.against else None
     contents = {
@@ -51,3 +54,12 @@ def run(args: argparse.Namespace) -> int:
     for text in left_out:
         warn(text)
     return UNUSABLE if left_out else OK
+
+
+def _runs(archives: Sequence[Path]) -> Iterator[Path]:
+    """Yield the runs of archives; none of an archive that cannot be read, which `profile_of` names."""
+    from cbt_plugins.results.archive import find_runs
+
+    for archive in archives:
+        with contextlib.suppress(Unreadable):
+            yield from find_runs(archive)
