@@ -42,8 +42,8 @@ def run_all(texts: Sequence[str]) -> str:
     return "".join(["s=0; ", *(f"( {text}{end}) || s=1; " for text, end in zip(texts, ends)), "[ $s = 0 ]"])
 
 
-#: more than one command, or a file that the shell opens: sudo would be for the first command alone
-_OF_SHELL = re.compile(r"[;&|(){}<>\n]")
+#: more than one command, or what the shell itself opens or replaces: sudo would be for the first command alone
+_OF_SHELL = re.compile(r"[;&|(){}<>*?\[~$`\n]")
 _EXIT = re.compile(r"(?:^|[;&|({)]|\b(?:then|do|else))\s*exit\b", re.MULTILINE)
 
 

@@ -74,6 +74,7 @@ def test_a_command_without_parts_is_shown_as_it_is() -> None:
     two = "n: s=0; ( ceph -c /c osd in 1 ) || s=1; ( ceph -c /c osd unset noup ) || s=1; [ $s = 0 ]"
     assert str(scene.unset("osd in 1", "osd unset noup")) == two
     assert str(Command("n", "systemctl start x.service", root=True)) == "n: sudo systemctl start x.service"
+    assert str(Command("n", "rm /var/lib/x/*", root=True)) == "n: sudo sh -c 'rm /var/lib/x/*'"  # a folder of root's
     assert str(Command("n", "ceph orch host maintenance exit n")) == "n: ceph orch host maintenance exit n"
     assert str(Command("n", is_disarmed("r1-f"))).startswith("n: ( d=/run/")
 
