@@ -57,7 +57,10 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run a file; exit status 0: all planned runs have a result, 1: a run failed, 2: wrong use, 125: no output."""
+    """Run a file; exit status 0: all planned runs have a result, 1: a run failed, 2: wrong use.
+
+    125: the output of --help or --version cannot be written. A run goes on without an output.
+    """
     with printable_output(endures=True):
         args = arguments().parse_args(argv)
         _log_to_stderr()
