@@ -122,15 +122,9 @@ def signed_summary(run: Path, holds: Callable[[Any, Mapping[str, Any]], bool]) -
 
     No file of the run has changed since, and `holds` accepts the signature for the sums that the summary is bound to.
     """
-    evidence = check_sums(run)
-    if not evidence.sealed or evidence.changed:
-        return None
-    try:
-        summary = _read(run / FILE, lambda seal: holds(seal.get(_SIGNATURE), {key: seal.get(key) for key in _SUMS}))
-    except Unreadable:
-        return None
-    is_same_run = summary["run"]["name"] == name_of(run.resolve())  # an iteration can be renamed
-    return summary if is_same_run and is_current(summary, run) else None
+    summary, _ = _stored(run, lambda seal: holds(seal.get(_SIGNATURE), {key: seal.get(key) for key in _SUMS}))
+    is_same_run = summary is not None and summary["run"]["name"] == name_of(run.resolve())  # folders can be renamed
+    return summary if is_same_run else None
 
 
 def has_sums_of_all(summary: Mapping[str, Any], run: Path) -> bool:
@@ -178,11 +172,13 @@ def is_stored(path: Path) -> bool:
     return _stored(path)[0] is not None
 
 
-def _stored(path: Path) -> Tuple[Optional[Dict[str, Any]], str]:
-    """Return the stored summary of a run, or None and the reason why another one is to be made."""
+def _stored(
+    path: Path, accepts: Callable[[Dict[str, Any]], bool] = lambda _: True
+) -> Tuple[Optional[Dict[str, Any]], str]:
+    """Return the stored summary of a run with such a seal, or None and the reason why another one is to be made."""
     try:
         changed = check_sums(path).changed
-        stored = read_summary(path / FILE)
+        stored = _read(path / FILE, accepts)
     except Unreadable as e:
         return None, str(e)
     if not changed and is_current(stored, path):
