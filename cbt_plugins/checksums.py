@@ -207,7 +207,12 @@ def row_change(path: Path) -> Optional[str]:
 
 def sum_of_sums(run: Path) -> str:
     """Return the SHA-256 of SHA256SUMS itself; "" where there is none."""
-    ((_, digest),) = _digests(run, [FILE], MOST)
+    return sum_of(run, FILE, MOST)
+
+
+def sum_of(run: Path, name: str, most: int) -> str:
+    """Return the SHA-256 of a file of a run; "" where it cannot be read, or has more than `most` bytes."""
+    ((_, digest),) = _digests(run, [name], most)
     return digest if _is_digest(digest) else ""
 
 

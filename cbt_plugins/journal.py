@@ -360,11 +360,11 @@ def blocks_of(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def write_whole(
-    path: Path, text: Union[str, Iterable[str]], mode: int = SHARED, errors: str = "backslashreplace"
+    path: Path, text: Union[str, Iterable[Union[str, bytes]]], mode: int = SHARED, errors: str = "backslashreplace"
 ) -> None:
     """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder.
 
-    `text` may be in pieces. Raises OSError with the name of the file.
+    `text` may be in pieces, also of bytes. Raises OSError with the name of the file.
 
     Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes, or what `errors` says.
     """
@@ -376,7 +376,9 @@ def write_whole(
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(draft, flags, mode, dir_fd=folder), "wb") as file:
                 pieces = [text] if isinstance(text, str) else text
-                file.writelines(piece.encode("utf-8", errors) for piece in pieces)
+                file.writelines(
+                    piece if isinstance(piece, bytes) else piece.encode("utf-8", errors) for piece in pieces
+                )
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -31,8 +33,13 @@ def cache_dir() -> Path:
 
 
 def own_tool(*words: str) -> List[str]:
-    """Return the command line of `cbt-tools WORDS` with this Python; it imports nothing from the current folder."""
-    text = "import runpy; runpy.run_module('cbt_plugins.tools', run_name='__main__')"
+    """Return the command line of `cbt-tools WORDS` with this Python."""
+    return own_module("cbt_plugins.tools", *words)
+
+
+def own_module(name: str, *words: str) -> List[str]:
+    """Return the command line of a module with this Python; it imports nothing from the current folder."""
+    text = f"import runpy; runpy.run_module({name!r}, run_name='__main__')"
     return [sys.executable, "-c", f"import sys; sys.path[:] = [path for path in sys.path if path]; {text}", *words]
 
 
@@ -40,6 +47,17 @@ def own_environment() -> Dict[str, str]:
     """Return the environment in which `own_tool` imports this installation, or this checkout."""
     paths = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+@lru_cache(maxsize=1)
+def program_sum() -> str:
+    """Return the SHA-256 of this program: a developer's version does not change with each edit."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.json")]):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(package)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def own_program(name: str) -> Optional[Path]:

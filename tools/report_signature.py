@@ -5,13 +5,10 @@ Making the summary of a long run anew takes minutes; and an archive of somebody 
 
 from __future__ import annotations
 
-import hashlib
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
-import cbt_plugins
 from cbt_plugins.cluster import user_seal
+from cbt_plugins.programs import program_sum
 
 
 def sign(sums: Mapping[str, Any]) -> Optional[str]:
@@ -32,14 +29,3 @@ def holds(signature: Any, sums: Mapping[str, Any]) -> bool:
 
 def _content(sums: Mapping[str, Any]) -> Dict[str, Any]:
     return {"summary of": dict(sums), "program": program_sum()}
-
-
-@lru_cache(maxsize=1)
-def program_sum() -> str:
-    """Return the SHA-256 of the program that makes summaries: a developer's version does not change with each edit."""
-    package = Path(cbt_plugins.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.json")]):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(package)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()

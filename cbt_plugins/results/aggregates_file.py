@@ -13,6 +13,7 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -169,6 +170,16 @@ def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Fr
 
 def span(path: Path) -> Optional[Tuple[float, float]]:
     """Return the begin of a finished file's first request and the end of its last one (run's clock); else None."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return _span(path, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _span(path: Path, size: int, changed: int) -> Optional[Tuple[float, float]]:
+    """Return the same; `size` and `changed` are of the file."""
     try:
         where, torn = places(path)
         last = list(frames(path, where[-1:]))

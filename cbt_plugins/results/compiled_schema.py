@@ -101,7 +101,7 @@ def _items(schema: Any, defs: Mapping[str, Matches]) -> Matches:
     def matches(value: Any) -> bool:
         if not isinstance(value, (list, tuple)):
             return True
-        one_of_each = {type(item): item for item in value} if of_numbers else {}
+        one_of_each = dict(zip(map(type, value), value)) if of_numbers else {}
         if not one_of_each or not one_of_each.keys() <= {*_NUMBERS, type(None)}:
             return all(map(item_matches, value))
         numbers = value if type(None) not in one_of_each else [item for item in value if item is not None]

@@ -166,6 +166,11 @@ def rank(q: float, n: int) -> int:
     return max(1, math.ceil(q * n - 1e-9 * n))
 
 
+def ranks(q: Union[float, np.ndarray], n: np.ndarray) -> np.ndarray:
+    """Return the nearest ranks of a quantile, or of a column of them, in samples of n, as `rank` does."""
+    return np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
+
+
 #: points for each nine: 90 % is the 10th, 99 % the 20th, 99.9 % the 30th
 PER_NINE = 10
 NINES = 7

@@ -237,8 +237,12 @@ def _pieces(value: Any, indent: str) -> Iterator[str]:
     if isinstance(value, dict) and value:
         yield "{\n"
         for key, item in value.items():
-            yield f"{comma}{deeper}{json.dumps(key)}: "
-            yield from _pieces(item, deeper)
+            name = f"{comma}{deeper}{json.dumps(key)}: "
+            if type(item) in _DEEP:
+                yield name
+                yield from _pieces(item, deeper)
+            else:
+                yield name + _plain(item)
             comma = ",\n"
         yield f"\n{indent}}}"
     elif isinstance(value, (list, tuple)) and not _DEEP.isdisjoint(map(type, value)):
@@ -249,7 +253,15 @@ def _pieces(value: Any, indent: str) -> Iterator[str]:
             comma = ",\n"
         yield f"\n{indent}]"
     else:
-        yield _PLAIN.encode(value)
+        yield _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Return the JSON of a value, or of a list of plain values; an encoder for each number would take most of the time.
+    """
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    return _PLAIN.encode(value)
 
 
 def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Opt
 from cbt_plugins.checksums import ADDED, in_read_folder
 from cbt_plugins.cluster_conditions import OVERWRITTEN, PG_NUM
 from cbt_plugins.formatting import several
-from cbt_plugins.journal import HEARTBEATS, json_lines
+from cbt_plugins.journal import json_lines
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder_search import LadderStep, answer_of_ladder, ladder_of, step_result
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
@@ -28,8 +28,9 @@ from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.cluster_samples import Status, samples_of, status_by_phase
 from cbt_plugins.results.recovery.failure_scores import scorecard
 from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
-from cbt_plugins.results.requests import endpoint_stalls, littles_law
+from cbt_plugins.results.requests import endpoint_stalls, littles_law, over_time
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
+from cbt_plugins.results.requests.phase_reading import read_phases
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
@@ -54,7 +55,7 @@ def numbers_of(
     kept: List[of_phase.PhaseAggregates] = []
     readable, samples = Readable(run.plan.get("read_objects")), samples_of(run)
     status = status_by_phase(run, samples)
-    for aggregates in itertools.chain(of_phase.read_phases(run.phases[:ended]), [running] if running else []):
+    for aggregates in itertools.chain(read_phases(run.phases[:ended]), [running] if running else []):
         phase, is_running = aggregates.phase, aggregates is running
         line = phase_line(run, aggregates, readable, status[phase.name])
         phases.append(line)
@@ -124,7 +125,6 @@ def phase_line(
     """Return the entry of a phase in the summary."""
     phase = aggregates.phase
     gap = aggregates.all_ops.longest_gap()
-    drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
         "index": phase.index,
         "name": phase.name,
@@ -151,8 +151,7 @@ def phase_line(
         "jobs": [_job(aggregates, job) for job in phase.jobs],
         "accounting": [dict(count) for count in phase.accounting],
         "readable": readable.of(aggregates),
-        "series": of_phase.series(aggregates, status),
-        "under_way": littles_law.in_flight_over_time(phase.path / HEARTBEATS, aggregates.grid, drivers),
+        **over_time.of_summary(aggregates, status),
     }
     line["sentence"] = sentence(phase, line)
     line["generator"] = littles_law.generator_ceiling(line, run.ceilings.get(phase.name, {}))

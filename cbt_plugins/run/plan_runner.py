@@ -36,7 +36,7 @@ from cbt_plugins.run.phase_outcome import DRIFT
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 from cbt_plugins.run.phase_start_state import lost_events
 from cbt_plugins.run.preflight import UNKNOWN, PreflightError, Ready, check, programs_of
-from cbt_plugins.run.reporting import is_reported, summarize
+from cbt_plugins.run.reporting import EarlyReader, is_reported, summarize
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.sampler_clock import SamplerClock
 from cbt_plugins.run.scratch import ScratchFolder, scratch_folders
@@ -139,19 +139,24 @@ class PlanRunner:
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
         folder = str(PurePosixPath(run.cbt_run.run_dir) / LOAD)
-        with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
-            GeneratorCeilings(run, ready, agents).measure()
-            clock = SamplerClock.of(run, ready)
-            runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents, clock)
-            trusted = [runner.run_unless_finished(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
-        _undo_all(run.injector)
-        after_phases(run)
-        monitors.close()
-        self.snapshot("after")
-        if not run.plan.keep_data:
-            run.events.write(CLEANUP)
-            buckets.remove()
-        _undo_all(run.injector, prepared=True)
+        with contextlib.closing(EarlyReader(self.archive.folder)) as early:
+            with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
+                GeneratorCeilings(run, ready, agents).measure()
+                clock = SamplerClock.of(run, ready)
+                runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents, clock)
+                trusted = []
+                for i, phase in enumerate(run.plan.phases, 1):
+                    trusted.append(runner.run_unless_finished(i, phase))
+                    early.phase_ended(self.archive.phase(i, phase.name))
+            _undo_all(run.injector)
+            after_phases(run)
+            monitors.close()
+            self.snapshot("after")
+            if not run.plan.keep_data:
+                run.events.write(CLEANUP)
+                buckets.remove()
+            _undo_all(run.injector, prepared=True)
+            early.wait()
         return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]
 
     def _complete(self, journal: Journal, events: Journal, degraded: List[str]) -> None:

@@ -1,7 +1,8 @@
-"""What a run lets `cbt-tools report` make: its summary and its page at the end, and the numbers of phases."""
+"""What a run lets other processes make of its files: summary and page at the end, and the numbers of phases."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -9,15 +10,21 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.checksums import END, PAGE
 from cbt_plugins.checksums import FILE as SUMS
-from cbt_plugins.programs import own_environment, own_tool
+from cbt_plugins.programs import own_environment, own_module, own_tool
 
 #: seconds for the numbers of phases, for which a ladder waits between two steps
 NUMBERS_LIMIT = 1800.0
+
+#: bytes of aggregates of a phase that takes some tenths of a second to read, as long as to start a process
+LONG = 8 << 20
+#: seconds for what is still being read at the end of a run, and for the end of its process
+EARLY_LIMIT, _END_LIMIT = 300.0, 10.0
+EARLY_READS = "cbt_plugins.results.requests.early_reads"
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +59,40 @@ def summarize(folder: Path) -> None:
     status = run_report(folder).returncode
     if _written(folder) == before:  # a status alone also means that the run is incomplete
         log.error("the report failed (exit status %d); try again: cbt-tools report %s", status, folder)
+
+
+class EarlyReader:
+    """Lets a process of low priority read long phases while the run goes on: its report then takes seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.process: Optional[subprocess.Popen[bytes]] = None
+
+    def phase_ended(self, phase: Path) -> None:
+        """Begin to read all long phases that have ended, if that of this folder is one.
+
+        Not while an earlier process reads: the end of a later phase, or the report, reads what it has not read.
+        """
+        aggregates = sum(path.stat().st_size for path in phase.glob("aggregates/*.aggregates"))
+        if aggregates <= LONG or (self.process is not None and self.process.poll() is None):
+            return
+        nowhere: Dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        line = own_module(EARLY_READS, str(self._folder), str(LONG))
+        with contextlib.suppress(OSError):  # the report does without
+            self.process = subprocess.Popen(line, env=own_environment(), **nowhere)
+
+    def wait(self) -> None:
+        """Wait until the phases that it reads are read, if that takes no longer than the report would take for it."""
+        if self.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(EARLY_LIMIT)
+
+    def close(self) -> None:
+        """End it; what it has not read, the report reads."""
+        if self.process is not None:
+            self.process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # its disk does not answer
+                self.process.wait(_END_LIMIT)
 
 
 def is_reported(folder: Path) -> bool:

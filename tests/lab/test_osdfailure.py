@@ -18,7 +18,7 @@ from waiting import busy, wait_for
 
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
-from cbt_plugins.results.requests.rates_and_latencies import read_phase
+from cbt_plugins.results.requests.phase_reading import read_phase
 
 pytestmark = pytest.mark.lab
 

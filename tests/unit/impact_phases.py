@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from aggregates_writer import NS, Request, write
 
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, read_phase
+from cbt_plugins.results.requests.phase_reading import read_phase
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 T0 = 1_700_000_000
 MIB = 1 << 20

@@ -25,6 +25,8 @@ from cbt_plugins.results.archive import ArchivedPhase, read_running
 from cbt_plugins.results.live_run import GOING_ON, GONE, LiveRun
 from cbt_plugins.results.recovery.cluster_samples import files_of
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
+from cbt_plugins.results.requests.over_time import series
+from cbt_plugins.results.requests.phase_reading import read_phase
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.tools.__main__ import main
@@ -156,8 +158,8 @@ def test_a_running_phase_has_the_numbers_of_a_finished_one(half: Path) -> None:
     seen = RunningPhase(phase_of(half), None).look()
     assert seen is not None and seen.length > 10
     window = (seen.grid.start, seen.grid.end)
-    whole = of_phase.read_phase(replace(phase_of(half), window=window, duration=seen.length))
-    assert of_phase.series(seen) == of_phase.series(whole)
+    whole = read_phase(replace(phase_of(half), window=window, duration=seen.length))
+    assert series(seen.timeline) == series(whole.timeline)
     for op, line in of_phase.by_op(whole).items():
         mine = of_phase.by_op(seen)[op]
         # what ended later waits for its second
@@ -177,7 +179,7 @@ def test_a_second_days_away_moves_no_window(half: Path, start: Optional[float]) 
         job.aggregates.write_bytes(early + job.aggregates.read_bytes() + late)
     seen = RunningPhase(phase, start).look()
     assert seen is not None and expected is not None and seen.grid == expected.grid
-    assert of_phase.series(seen) == of_phase.series(expected)
+    assert series(seen.timeline) == series(expected.timeline)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -198,7 +200,7 @@ def test_a_phase_that_grows_ends_with_the_numbers_of_one_look(half: Path, seed: 
             (phase.path / "aggregates" / f"{other}.aggregates").write_bytes(contents[other][: sizes[other]])
         seen = growing.look() or seen
     assert seen is not None and expected is not None
-    assert of_phase.series(seen) == of_phase.series(expected)
+    assert series(seen.timeline) == series(expected.timeline)
     assert of_phase.by_op(seen) == of_phase.by_op(expected)
     assert of_phase.by_driver(seen) == of_phase.by_driver(expected)
     assert recent(seen) == recent(expected)

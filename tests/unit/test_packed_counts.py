@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 import weakref
+import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from cbt_plugins.results.requests import packed_counts
 from cbt_plugins.results.requests.packed_counts import ROWS, PackedCounts
 from cbt_plugins.results.requests.time_series import Blocks, TimeGrid
 
@@ -20,6 +23,20 @@ def test_rows_come_back_as_they_were(rows: int, columns: int, most: int) -> None
     packed = PackedCounts(counts)
     for some in (slice(None), slice(0), slice(1, 3), slice(ROWS - 1, ROWS + 1), slice(-2, None), slice(ROWS, 10**6)):
         assert np.array_equal(packed.rows(some), counts[some])
+        assert np.array_equal(packed.sum(some), counts[some].sum(axis=0))
+
+
+def test_a_sum_of_many_rows_unpacks_those_at_its_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.random.default_rng(4).poisson(2.0, (9 * ROWS, 20)).astype(np.uint32)
+    packed, unpacked = PackedCounts(counts), []
+
+    def decompress(part: bytes) -> bytes:
+        unpacked.append(part)
+        return zlib.decompress(part)
+
+    monkeypatch.setattr(packed_counts, "inflate", SimpleNamespace(decompress=decompress))
+    assert np.array_equal(packed.sum(slice(3, 8 * ROWS + 5)), counts[3 : 8 * ROWS + 5].sum(axis=0))
+    assert len(unpacked) == 2
 
 
 def latencies() -> Blocks:

@@ -9,7 +9,6 @@ import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import aggregates_writer
@@ -352,18 +351,16 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr(job_files, "TASK_BYTES", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(job_files, "lots_of", lambda tasks, *where: used.extend(tasks) or lots(tasks, *where))
+    monkeypatch.setattr(job_files, "lots_of", lambda tasks, *more: used.extend(tasks) or lots(tasks, *more))
     found = read(path)
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))
 
 
-def test_a_process_gets_neighbouring_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_gets_neighbouring_tasks() -> None:
     """The parts of a job that two processes read have to be merged."""
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    pool: Any = SimpleNamespace(map=lambda _, lots: lots)
     tasks = [Task(job, Path(job), where=(), weight=job_files.MANY) for job in "abcde" for _ in range(3)]
-    first, second = ([task.job for task in lot] for lot, _ in job_files.lots_of(tasks, TimeGrid.of(0, 10, 1), pool))
+    first, second = ([task.job for task in lot] for lot, _ in job_files.lots_of(tasks, TimeGrid.of(0, 10, 1), 2))
     assert (first, second) == (list("aaabbbc"), list("ccdddeee"))
 
 
@@ -385,7 +382,7 @@ def test_jobs_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.M
     halves = [places(path)[0][:2], places(path)[0][2:]]
     tasks = [Task(job, path, where=half) for half in halves for job in ("a", "b", "c")]
     monkeypatch.setattr(job_files, "JobAccumulator", Alone)
-    nobody: Any = None
-    ((results, _),) = job_files.lots_of(tasks, TimeGrid.of(T0, T0 + 10, 1), nobody)
+    (lot,) = job_files.lots_of(tasks, TimeGrid.of(T0, T0 + 10, 1), 1)
+    results, _ = job_files.read_lot(lot)
     jobs = {name: job for name, job in results if isinstance(job, JobAggregates)}
     assert {name: (job.rows, job.ended) for name, job in jobs.items()} == dict.fromkeys("abc", (40, True))

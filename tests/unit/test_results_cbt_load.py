@@ -12,7 +12,7 @@ import pytest
 
 from cbt_plugins.formatting import size_class
 from cbt_plugins.journal import HEARTBEATS
-from cbt_plugins.results.requests import littles_law
+from cbt_plugins.results.requests import over_time
 from cbt_plugins.results.requests.time_series import TimeGrid
 from cbt_plugins.results.run_record import result_warnings
 from cbt_plugins.results.summary_file import dumps, summarize
@@ -319,7 +319,7 @@ def test_requests_under_way(tmp_path: Path) -> None:
         + "{torn"
     )
     drivers = {"a": "one", "b": "one", "w": "warp"}
-    assert littles_law.in_flight_over_time(path, TimeGrid.of(T0, T0 + 4, 1), drivers) == {
+    assert over_time.in_flight_over_time(path, TimeGrid.of(T0, T0 + 4, 1), drivers) == {
         "start": T0,
         "step": 1,
         "drivers": {"one": {"in_flight": [7, None, 0, None], "oldest_seconds": [2.5, None, 0.0, None]}},
@@ -328,9 +328,9 @@ def test_requests_under_way(tmp_path: Path) -> None:
 
 def test_without_such_beats_there_is_nothing(tmp_path: Path) -> None:
     grid = TimeGrid.of(T0, T0 + 4, 1)
-    assert littles_law.in_flight_over_time(tmp_path / "none", grid, {}) is None
+    assert over_time.in_flight_over_time(tmp_path / "none", grid, {}) is None
     (tmp_path / "warp").write_text(beat(1, a={"ops": 1}))
-    assert littles_law.in_flight_over_time(tmp_path / "warp", grid, {"a": "one"}) is None
+    assert over_time.in_flight_over_time(tmp_path / "warp", grid, {"a": "one"}) is None
 
 
 def test_a_stall_in_a_long_file_is_seen(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_stall_in_a_long_file_is_seen(tmp_path: Path) -> None:
         for t in range(40_000):
             for i in range(4) if not 8000 <= t < 8200 else ():
                 out.write(beat(t, **{f"j{i}": {"in_flight": i + 1, "oldest": 60 if (t, i) == (7001, 2) else 1}}))
-    found = littles_law.in_flight_over_time(path, TimeGrid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
+    found = over_time.in_flight_over_time(path, TimeGrid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
     assert found is not None
     assert found["step"] == 40
     for i in range(4):

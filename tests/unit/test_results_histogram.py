@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cbt_plugins.results.histogram import WIDTH, Histogram, buckets, lows, middles
+from cbt_plugins.results.histogram import WIDTH, Histogram, buckets, lows, middles, rank, ranks
 
 durations = st.one_of(st.integers(0, 5000), st.integers(0, 10**13), st.integers(0, 2**40).map(lambda v: v << 14))
 samples = st.lists(durations, min_size=1, max_size=200)
@@ -78,6 +78,13 @@ def test_json_brings_back_the_same(values: list[int]) -> None:
 def test_a_percentile_is_not_one_rank_too_high() -> None:
     assert of(list(range(1, 101))).quantile(0.07) == 7
     assert of([*range(1, 1000), 10**9]).quantile(0.999) == 999
+
+
+@pytest.mark.parametrize("q", [0.0, 0.07, 0.5, 0.9, 0.99, 0.999, 1 - 0.01 / 10, 1.0])
+def test_ranks_of_many_samples_are_those_of_each(q: float) -> None:
+    n = np.arange(3000)
+    assert ranks(q, n).tolist() == [rank(q, each) for each in n.tolist()]
+    assert ranks(np.array([[q], [0.5]]), n)[0].tolist() == ranks(q, n).tolist()
 
 
 def test_nothing_has_no_quantile() -> None:

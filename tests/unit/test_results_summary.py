@@ -13,6 +13,7 @@ import archive_builder as made
 import pytest
 from archive_builder import codes, summary_of_phase
 
+from cbt_plugins.cluster_conditions import is_clean
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.archive import find_runs, read_run, texts
@@ -21,6 +22,7 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.job_aggregates import OpAggregates
+from cbt_plugins.results.requests.phase_reading import read_phases
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
 from cbt_plugins.warning_kinds import KINDS, Severity
@@ -400,26 +402,26 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
             used.append(processes)
             super().__init__(processes, *more, **options)
 
-        def map(self, *work: Any) -> Any:
+        def submit(self, *work: Any) -> Any:
             begun.append(len(used))
-            return super().map(*work)
+            return super().submit(*work)
 
     monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", Pool)
     assert dumps(summarize(directory)) == expected
-    assert (used, begun) == ([2], [1, 1])
+    assert (used, begun) == ([2], [1] * 4), "two phases, each of which is a large part of the run"
     begun.clear()
-    phases = of_phase.read_phases(read_run(directory).phases)
+    phases = read_phases(read_run(directory).phases)
     next(phases)
-    assert len(begun) == 2, "the next phase is read while the caller works on the first"
+    assert len(begun) == 4, "the next phase is read while the caller works on the first"
     phases.close()
 
 
 @pytest.mark.parametrize("state", ["active+clean", "active+clean+scrubbing+deep", "active+clean+snaptrim"])
 def test_clean_states(state: str) -> None:
-    assert of_phase.is_clean(state)
-    assert not of_phase.is_clean(state.replace("clean", "undersized"))
+    assert is_clean(state)
+    assert not is_clean(state.replace("clean", "undersized"))
 
 
 def test_a_short_wait_is_as_long_as_it_was(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from cbt_plugins.report.export.latency_seconds import latency_bins
 from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.requests.job_aggregates import JobAggregates, OpAggregates
-from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order, read_phase
+from cbt_plugins.results.requests.phase_reading import read_phase
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.run_state import why_unusable
 from cbt_plugins.results.summary_file import is_ours, summary_of

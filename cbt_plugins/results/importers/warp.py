@@ -30,6 +30,7 @@ from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import by_client
+from cbt_plugins.results.requests.over_time import series
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable, read_unpacked
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
@@ -314,7 +315,7 @@ def _phase(
         "window": {"start": aggregates.grid.start, "end": aggregates.grid.end},
         "ops": seconds,
         "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
-        "series": of_phase.series(aggregates),
+        "series": series(aggregates.timeline),
     }
 
 

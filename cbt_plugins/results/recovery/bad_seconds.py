@@ -10,10 +10,10 @@ import numpy as np
 
 from cbt_plugins.config.objective import DEFAULT_P99_FACTOR, DEFAULT_SUCCESS_RATE
 from cbt_plugins.metrics import METRICS, TOTAL
-from cbt_plugins.results.histogram import rank
+from cbt_plugins.results.histogram import ranks
 from cbt_plugins.results.requests.endpoint_stalls import least_missed
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
-from cbt_plugins.results.requests.time_series import Blocks, Seconds, coarse_bucket, lowest_of
+from cbt_plugins.results.requests.time_series import Seconds, Timeline, coarse_bucket, lowest_of
 
 P99, SUCCESS_RATE = "p99_ms", "success_rate"
 _MS = 1e6
@@ -79,19 +79,18 @@ def bad_seconds(aggregates: PhaseAggregates, limits: Mapping[str, SecondLimits])
     all of which are bad then.
     """
     timeline = aggregates.timeline
+    at_least = _at_least(timeline, limits)
     bad = {}
     for op, limit in limits.items():
         seconds = aggregates.all_ops if op == TOTAL else timeline.seconds.get(op)
         if seconds is None and op in aggregates.phase.mix:  # not one request of it ended
             seconds = Seconds(aggregates.grid)
-        blocks = (
-            list(timeline.blocks.values()) if op == TOTAL else [timeline.blocks[op]] if op in timeline.blocks else []
-        )
+        counts = list(at_least.values()) if op == TOTAL else [at_least[op]] if op in at_least else []
         if seconds is not None:
             all_dry = dry_requests(aggregates, TOTAL) > 0
             excused = np.full(aggregates.grid.seconds, all_dry) | (aggregates.all_ops.sums["n"] > 0)
             silent = _silent(seconds, limit, dry_requests(aggregates, op), excused)
-            bad[op] = _too_late(seconds, blocks, limit) | _failed(seconds, limit) | silent
+            bad[op] = _too_late(seconds, counts, limit) | _failed(seconds, limit) | silent
     return bad
 
 
@@ -107,13 +106,24 @@ def dry_requests(aggregates: PhaseAggregates, op: str) -> int:
     return dry.get(op, 0)
 
 
-def _too_late(seconds: Seconds, blocks: Sequence[Blocks], limit: SecondLimits) -> np.ndarray:
+def _at_least(timeline: Timeline, limits: Mapping[str, SecondLimits]) -> Dict[str, Dict[int, np.ndarray]]:
+    """Return op -> coarse bucket -> how many latencies each bin has in it or above: of 0, and of the limits."""
+    counts = {}
+    for op, blocks in timeline.blocks.items():
+        limits_of_op = [limits[name].bucket for name in (TOTAL, op) if name in limits]
+        wanted = list(dict.fromkeys([0, *(bucket for bucket in limits_of_op if bucket is not None)]))
+        counts[op] = dict(zip(wanted, blocks.at_least(*wanted) if len(wanted) > 1 else ()))
+    return counts
+
+
+def _too_late(seconds: Seconds, counts: Sequence[Mapping[int, np.ndarray]], limit: SecondLimits) -> np.ndarray:
     """Return the seconds whose p99, the nearest rank of all operations' latencies, is too high."""
     grid, q = seconds.grid, METRICS[P99].quantile or 0.0
     if limit.bucket is None:
         return np.zeros(grid.seconds, bool)
-    n, late = sum((each.at_least(0, limit.bucket) for each in blocks), np.zeros((2, grid.block_bins), np.int64))
-    bins = np.array([a > 0 and a - b < rank(q, a) for a, b in zip(n.tolist(), late.tolist())], bool)
+    none = np.zeros(grid.block_bins, np.int64)
+    n, late = (sum((of_op[bucket] for of_op in counts), none) for bucket in (0, limit.bucket))
+    bins = (n > 0) & (n - late < ranks(q, n))
     at = (grid.first + np.arange(grid.seconds) - grid.first_block) // grid.block_step
     return bins[at]
 

@@ -35,7 +35,6 @@ class _OpPart:
     """The same of one operation, or of all."""
 
     seconds: Seconds
-    blocks: Sequence[Blocks]
     stretch: Stretch
     bad: Optional[np.ndarray]
 
@@ -46,21 +45,18 @@ class _OpPart:
         return slice(math.floor(self.stretch.start) - first, math.ceil(self.stretch.end) - first)
 
     @cached_property
-    def bins(self) -> slice:
-        """The bins of percentiles that lie completely in the stretch, as far as they are in the window."""
-        grid, (start, end) = self.seconds.grid, self.stretch[2:]
-        low = 0 if start <= grid.start else math.ceil((start - grid.first_block) / grid.block_step)
-        high = grid.block_bins if end >= grid.end else math.floor((end - grid.first_block) / grid.block_step)
-        return slice(low, max(low, high))
-
-    @cached_property
     def _beside(self) -> Mapping[str, np.ndarray]:
         """Columns of the seconds of the stretch whose bins of percentiles lie partly outside: "n", "total", "max"."""
-        grid, places, bins = self.seconds.grid, self.places, self.bins
+        grid, places, bins = self.seconds.grid, self.places, _whole_bins(self.seconds.grid, self.stretch)
         at = (grid.first + np.arange(places.start, places.stop) - grid.first_block) // grid.block_step
         beside = (at < bins.start) | (at >= bins.stop)
         columns = {**self.seconds.sums, "max": self.seconds.max}
         return {name: columns[name][places][beside] for name in ("n", "total", "max")}
+
+    @property
+    def has_beside(self) -> bool:
+        """Whether there are requests in the seconds whose bins of percentiles lie partly outside."""
+        return bool(self._beside["n"].any())
 
     @property
     def longest_beside(self) -> int:
@@ -77,6 +73,14 @@ class _OpPart:
         return int(self.seconds.sums[name][self.places].sum())
 
 
+def _whole_bins(grid: TimeGrid, stretch: Stretch) -> slice:
+    """Return the bins of percentiles that lie completely in the stretch, as far as they are in the window."""
+    start, end = stretch[2:]
+    low = 0 if start <= grid.start else math.ceil((start - grid.first_block) / grid.block_step)
+    high = grid.block_bins if end >= grid.end else math.floor((end - grid.first_block) / grid.block_step)
+    return slice(low, max(low, high))
+
+
 def numbers_in(
     aggregates: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]], bad: BadSeconds = _NOT_JUDGED
 ) -> Dict[str, Any]:
@@ -87,32 +91,33 @@ def numbers_in(
 
 def merged_numbers(parts: Sequence[LoadPart], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return {"seconds", "total", "ops"} of several stretches together, compared with those of `base`."""
-    everything = [
-        _OpPart(aggregates.all_ops, list(aggregates.timeline.blocks.values()), stretch, bad.get(TOTAL))
-        for aggregates, stretch, bad in parts
-    ]
+    everything = [_OpPart(aggregates.all_ops, stretch, bad.get(TOTAL)) for aggregates, stretch, bad in parts]
     by_op: Dict[str, List[_OpPart]] = {}
     for aggregates, stretch, bad in parts:
         for op in {**aggregates.timeline.seconds, **bad}.keys() - {TOTAL}:
             seconds = aggregates.timeline.seconds.get(op) or Seconds(aggregates.grid)
-            blocks = aggregates.timeline.blocks.get(op)
-            by_op.setdefault(op, []).append(_OpPart(seconds, [blocks] if blocks else [], stretch, bad.get(op)))
+            by_op.setdefault(op, []).append(_OpPart(seconds, stretch, bad.get(op)))
+    latencies = {op: _latencies(parts, op) for op in {op for part in parts for op in part.aggregates.timeline.blocks}}
+    of_all = _no_latencies()
+    for of_op in latencies.values():
+        of_all.merge(of_op)
     return {
         "seconds": round(sum(stretch.end - stretch.start for _, stretch, _ in parts), 3),
-        "total": _compared(_line(None, everything), base["total"] if base else None),
+        "total": _compared(_line(None, everything, of_all), base["total"] if base else None),
         "ops": {
-            op: _compared(_line(op, by_op[op]), base["ops"].get(op) if base else None)
+            op: _compared(
+                _line(op, by_op[op], latencies.get(op) or _no_latencies()), base["ops"].get(op) if base else None
+            )
             for op in sorted(by_op, key=op_order)
         },
     }
 
 
-def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
+def _line(op: Optional[str], parts: Sequence[_OpPart], latencies: Blocks) -> Dict[str, Any]:
     length = sum(part.stretch.end - part.stretch.start for part in parts)
     n, failed, objects, size, total = (
         sum(part.sum(name) for part in parts) for name in ("n", "failed", "objects", "bytes", "total")
     )
-    latencies = _latencies(parts)
     tail = tail_quantiles(latencies.n)
     p50, p99, p999, *tail_ms = _quantiles(latencies, parts, 0.5, 0.99, 0.999, *tail)
     bad = [int(part.bad[part.places].sum()) for part in parts if part.bad is not None]
@@ -151,17 +156,22 @@ def _silent(part: _OpPart) -> int:
     return int((part.seconds.sums["n"][inner] == 0).sum())
 
 
-def _latencies(parts: Sequence[_OpPart]) -> Blocks:
-    """Return one bin with the latencies of the bins that lie completely in a stretch."""
-    merged = Blocks(TimeGrid(0.0, 1.0))
-    for part in parts:
-        bins = part.bins
-        for op_blocks in part.blocks:
-            counts = op_blocks.rows(bins)
-            if counts.size:
-                merged.add(0, op_blocks.low, counts.sum(axis=0, keepdims=True))
+def _latencies(parts: Sequence[LoadPart], op: str) -> Blocks:
+    """Return one bin with the latencies of an operation in the bins that lie completely in a stretch."""
+    merged = _no_latencies()
+    for aggregates, stretch, _ in parts:
+        op_blocks = aggregates.timeline.blocks.get(op)
+        if op_blocks is not None:
+            bins = _whole_bins(aggregates.grid, stretch)
+            counts = op_blocks.sum(bins)
+            if bins.stop > bins.start and counts.size:
+                merged.add(0, op_blocks.low, counts[np.newaxis])
                 merged.max[0] = max(int(merged.max[0]), int(op_blocks.max[bins].max()))
     return merged
+
+
+def _no_latencies() -> Blocks:
+    return Blocks(TimeGrid(0.0, 1.0))
 
 
 def _waited(parts: Sequence[_OpPart], latencies: Blocks) -> Optional[int]:
@@ -179,11 +189,13 @@ def _quantiles(latencies: Blocks, parts: Sequence[_OpPart], *wanted: float) -> L
     as many as are above the quantile took longer than a tenth of these.
     """
     n = latencies.n
-    quantiles = [bins[0] for bins in latencies.quantiles(*wanted, *(1 - (1 - q) / 10 for q in wanted))]
+    beside = [part for part in parts if part.has_beside]
+    quantiles = [bins[0] for bins in latencies.quantiles(*wanted)]
+    highs = [bins[0] for bins in latencies.quantiles(*(1 - (1 - q) / 10 for q in wanted))] if beside else quantiles
     ms = []
-    for q, ns, high in zip(wanted, quantiles, quantiles[len(wanted) :]):
+    for q, ns, high in zip(wanted, quantiles, highs):
         is_unknown = ns is None or high is None or n < round(1 / (1 - q))
-        unseen = 0 if is_unknown else sum(part.most_beside(high or 0.0) for part in parts)
+        unseen = 0 if is_unknown else sum(part.most_beside(high or 0.0) for part in beside)
         ms.append(None if is_unknown or unseen > (1 - q) * n / 2 else round((ns or 0.0) / 1e6, 3))
     return ms
 

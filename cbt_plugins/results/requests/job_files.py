@@ -8,10 +8,25 @@ import subprocess
 import tempfile
 from collections import deque
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.checksums import row_change
@@ -19,6 +34,7 @@ from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.over_time import over_time
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
@@ -107,8 +123,8 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
 MANY = 4 << 20
 #: a byte of rows takes as long as so many of aggregates
 _ROWS = 4
-#: phases that are read while the caller works on the one before
-_AHEAD = 1
+#: parts of a run's aggregates, for each process: a phase that has more of them than one is read by several processes
+_PARTS = 2
 #: bytes of an aggregates file that are at least one task
 TASK_BYTES = 1 << 20
 
@@ -145,6 +161,7 @@ class Read:
     jobs: Dict[str, JobAggregates] = field(default_factory=dict)  # by job id; a job without anything readable has none
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
     from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
+    over_time: Dict[str, Any] = field(default_factory=dict)  # see over_time.py
 
 
 def tasks_of(job: ArchivedJob) -> JobTasks:
@@ -183,81 +200,108 @@ def _parts(frame_places: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[i
 Results = List[Tuple[str, Union[JobAggregates, str]]]
 
 
-def lots_of(tasks: Sequence[Task], grid: TimeGrid, pool: Executor) -> Iterator[Tuple[Results, Timeline]]:
-    """Yield the results of all tasks, a lot for each process: a timeline is large, so that there should be few.
+def weight_of(phase: ArchivedPhase) -> int:
+    """Return how long the files of a phase's jobs take to read, as bytes of aggregates."""
+    weight = 0
+    for job in phase.jobs:
+        path, factor = (job.aggregates, 1) if job.aggregates is not None else (job.rows, _ROWS)
+        with suppress(OSError):
+            weight += factor * path.stat().st_size if path is not None else 0
+    return weight
 
-    The processes begin at once. Few tasks are read here, when the results are asked for.
+
+def read_jobs(phases: Sequence[Tuple[ArchivedPhase, TimeGrid]]) -> Iterator[Read]:
+    """Yield the aggregates of every job of each phase, from its rows where there are none.
+
+    Long phases are read by other processes while the caller works on the ones before: each by one process, so that
+    nothing has to be merged, unless it is a large part of the run.
     """
-    number, total = min(len(tasks), most_workers()), sum(task.weight for task in tasks)
-    if total <= MANY or number <= 1:
-        return map(_lot, [(tasks, grid)])
-    # neighbours together: each job that is in two lots is merged here
+    weights = [weight_of(phase) for phase, _ in phases]
+    most = most_workers()
+    with worker_processes(most) as pool:
+        begun: Deque[Callable[[], Read]] = deque()
+        for (phase, grid), weight in zip(phases, weights):
+            processes = min(most, max(1, round(_PARTS * most * weight / sum(weights)))) if weight > MANY else 0
+            begun.append(_begin(phase, grid, processes if most > 1 else 0, pool))
+            if len(begun) > most:
+                yield begun.popleft()()
+        while begun:
+            yield begun.popleft()()
+
+
+def _begin(phase: ArchivedPhase, grid: TimeGrid, processes: int, pool: Executor) -> Callable[[], Read]:
+    """Begin to read a phase with so many processes; return what gives the result. With none, it is read then."""
+    if processes > 1:
+        to_read = _ToRead.of(phase, grid)
+        begun = pool.map(read_lot, lots_of(to_read.tasks, grid, processes))
+        return lambda: to_read.sum(begun)
+    return pool.submit(read_here, phase, grid).result if processes else partial(read_here, phase, grid)
+
+
+def read_here(phase: ArchivedPhase, grid: TimeGrid) -> Read:
+    """Read the jobs of a phase in this process."""
+    to_read = _ToRead.of(phase, grid)
+    return to_read.sum([read_lot((to_read.tasks, grid))])
+
+
+def lots_of(tasks: Sequence[Task], grid: TimeGrid, number: int) -> List[Tuple[List[Task], TimeGrid]]:
+    """Return so many lots of tasks at most: a timeline of each one has to be merged, which is large."""
+    total = sum(task.weight for task in tasks)
+    # neighbours together: each job that is in two lots is merged too
     lots: List[List[Task]] = [[] for _ in range(number)]
     begin = 0
     for task in tasks:
-        lots[min(number - 1, int((begin + task.weight / 2) * number / total))].append(task)
+        lots[min(number - 1, int((begin + task.weight / 2) * number / max(1, total)))].append(task)
         begin += task.weight
-    return pool.map(_lot, [(lot, grid) for lot in lots if lot])
+    return [(lot, grid) for lot in lots if lot]
 
 
-def read_jobs(phases: Iterable[Tuple[ArchivedPhase, TimeGrid]]) -> Iterator[Read]:
-    """Yield the aggregates of every job of each phase, from its rows where there are none.
+@dataclass
+class _ToRead:
+    """What is to be read of a phase, and what cannot be read."""
 
-    A long phase is read by other processes while the caller works on the phase before.
-    """
-    with worker_processes(most_workers()) as pool:
-        begun: Deque[_Begun] = deque()
-        for phase, grid in phases:
-            begun.append(_begin(phase, grid, pool))
-            if len(begun) > _AHEAD:
-                yield _end(begun.popleft())
-        while begun:
-            yield _end(begun.popleft())
+    phase: ArchivedPhase
+    grid: TimeGrid
+    tasks: List[Task] = field(default_factory=list)
+    torn: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates have no end
+    unreadable: Dict[str, str] = field(default_factory=dict)
+    from_rows: Dict[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, phase: ArchivedPhase, grid: TimeGrid) -> _ToRead:
+        to_read = cls(phase, grid)
+        for job in phase.jobs:
+            try:
+                job_tasks = tasks_of(job)
+            except Unreadable as e:
+                to_read.unreadable[job.id] = str(e)
+                continue
+            to_read.tasks += job_tasks.tasks
+            to_read.torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
+            to_read.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
+        return to_read
 
-class _Begun(NamedTuple):
-    """A phase whose jobs are being read."""
-
-    outcome: Read
-    torn: Dict[str, str]  # job id -> why its aggregates have no end
-    lots: Iterator[Tuple[Results, Timeline]]
-
-
-def _begin(phase: ArchivedPhase, grid: TimeGrid, pool: Executor) -> _Begun:
-    outcome = Read(Timeline(grid))
-    torn: Dict[str, str] = {}
-    tasks: List[Task] = []
-    for job in phase.jobs:
-        try:
-            job_tasks = tasks_of(job)
-        except Unreadable as e:
-            outcome.unreadable[job.id] = str(e)
-            continue
-        tasks += job_tasks.tasks
-        torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
-        outcome.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
-    return _Begun(outcome, torn, lots_of(tasks, grid, pool))
-
-
-def _end(begun: _Begun) -> Read:
-    outcome = begun.outcome
-    for results, timeline in begun.lots:
-        outcome.timeline.merge(timeline)
-        for job_id, aggregates_or_error in results:
-            if isinstance(aggregates_or_error, str):
-                outcome.unreadable[job_id] = aggregates_or_error
-            else:
-                outcome.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
-    outcome.timeline.pack()
-    for job_id, aggregates in outcome.jobs.items():
-        if aggregates.damaged:
-            aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
-        elif not aggregates.ended:
-            aggregates.torn = begun.torn.get(job_id) or "its aggregates have no end"
-    return outcome
+    def sum(self, lots: Iterable[Tuple[Results, Timeline]]) -> Read:
+        """Return the sum of what was read of the tasks."""
+        read = Read(Timeline(self.grid), unreadable=self.unreadable, from_rows=self.from_rows)
+        for results, timeline in lots:
+            read.timeline.merge(timeline)
+            for job_id, aggregates_or_error in results:
+                if isinstance(aggregates_or_error, str):
+                    read.unreadable[job_id] = aggregates_or_error
+                else:
+                    read.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
+        read.timeline.pack()
+        read.over_time = over_time(self.phase, read.timeline)
+        for job_id, aggregates in read.jobs.items():
+            if aggregates.damaged:
+                aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
+            elif not aggregates.ended:
+                aggregates.torn = self.torn.get(job_id) or "its aggregates have no end"
+        return read
 
 
-def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
+def read_lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
     """Return the sums of the frames of these tasks."""
     tasks, grid = work
     timeline = Timeline(grid)

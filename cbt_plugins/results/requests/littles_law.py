@@ -4,19 +4,14 @@ that open loops issued, and what the generators could do without a cluster."""
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
-from cbt_plugins.archive_files import open_regular
-from cbt_plugins.journal import each_json_line, lines_of
 from cbt_plugins.models import closed_loop
 from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
 from cbt_plugins.results.requests.job_aggregates import JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
-from cbt_plugins.results.requests.time_series import TimeGrid
 
 
 def littles_law(aggregates: PhaseAggregates) -> Dict[str, Any]:
@@ -171,59 +166,3 @@ def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling])
     ]
     nodes.sort(key=lambda line: -line["share"])
     return {"share": nodes[0]["share"], "nodes": nodes} if nodes else None
-
-
-#: bins of a line
-BINS = 1000
-
-
-def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optional[Dict[str, Any]]:
-    """Return {"start", "step", "drivers": {driver: {"in_flight": [...], "oldest_seconds": [...]}}} per bin of the
-    window.
-
-    `drivers` is job -> driver. A bin has the most requests and the highest age that were said in it,
-    null when nothing was. None: the generators say no such thing.
-    """
-    step = max(1, math.ceil(grid.seconds / BINS))
-    bins = math.ceil(grid.seconds / step)
-    reporting_drivers = set()  # drivers; warp says no such thing, and nothing under way is left out
-    most: Dict[str, List[Optional[int]]] = defaultdict(lambda: [None] * bins)
-    oldest: Dict[str, List[Optional[float]]] = defaultdict(lambda: [None] * bins)
-    first = grid.first
-    for beat in _beats(path):
-        jobs, t = beat.get("jobs"), beat.get("t")
-        if not isinstance(jobs, dict) or not isinstance(t, (int, float)):
-            continue
-        i = math.floor((t - first) / step)
-        if not 0 <= i < bins:
-            continue
-        sums: Dict[str, int] = {}
-        for job, job_beat in jobs.items():
-            driver = drivers.get(job)
-            if driver is None or not isinstance(job_beat, dict):
-                continue
-            in_flight = job_beat.get("in_flight")
-            if in_flight:
-                reporting_drivers.add(driver)
-            sums[driver] = sums.get(driver, 0) + int(in_flight or 0)
-            ages, age = oldest[driver], round(float(job_beat.get("oldest") or 0), 3)
-            ages[i] = max(ages[i] or 0.0, age)
-        for driver, n in sums.items():
-            line = most[driver]
-            line[i] = max(line[i] or 0, n)
-    if not reporting_drivers:
-        return None
-    lines = {
-        driver: {"in_flight": most[driver], "oldest_seconds": oldest[driver]} for driver in sorted(reporting_drivers)
-    }
-    return {"start": grid.first, "step": step, "drivers": lines}
-
-
-def _beats(path: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        with open_regular(path) as file:
-            if not any(b'"in_flight"' in line for line in lines_of(file)):
-                return
-        yield from each_json_line(path)
-    except OSError:
-        return

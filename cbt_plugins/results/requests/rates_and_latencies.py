@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-import numpy as np
-
-from cbt_plugins.cluster_conditions import is_clean
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_aggregates import EndpointAggregates, JobAggregates, OpAggregates
-from cbt_plugins.results.requests.job_files import read_jobs
 from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
-from cbt_plugins.results.shared_values import shared
 from cbt_plugins.s3_operations import OPERATIONS
 
 _PERCENTILES = tuple(
@@ -35,6 +30,7 @@ class PhaseAggregates:
     timeline: Timeline
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
     from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its aggregates
+    over_time: Optional[Mapping[str, Any]] = None  # see over_time.py; None: not made yet
 
     def __post_init__(self) -> None:
         self.ops = self._merge_jobs()
@@ -91,18 +87,6 @@ def total(ops: Iterable[OpAggregates]) -> OpAggregates:
     for aggregates in ops:
         everything.merge(aggregates)
     return everything
-
-
-def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
-    """Read what all jobs left."""
-    return next(read_phases([phase]))
-
-
-def read_phases(phases: Sequence[ArchivedPhase]) -> Iterator[PhaseAggregates]:
-    """Read phase by phase; a long phase while the caller works on the one before."""
-    grids = [TimeGrid.of(*phase.window, phase.block, phase.takes_all) for phase in phases]
-    for read, phase, grid in zip(read_jobs(zip(phases, grids)), phases, grids):
-        yield PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
 
 
 def latency_numbers(histogram: Histogram) -> Optional[Dict[str, Any]]:
@@ -273,60 +257,3 @@ def mix_numbers(aggregates: PhaseAggregates) -> Dict[str, Any]:
     }
     asked_mix = {op: aggregates.phase.mix[op] for op in sorted(aggregates.phase.mix, key=op_order)} or None
     return {"asked": asked_mix, "measured": measured}
-
-
-def series(aggregates: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> Dict[str, Any]:
-    """Return numbers per bin of `step` seconds from `start` (the window may cut the first and the last), and the PGs.
-
-    {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
-    "max_ms", "errors", "p50_ms", "p99_ms"}}, "pgs": {"t": [seconds from start], "not_clean": [...], "total": [...]}};
-    p50 and p99 have bins of their own; a latency of nothing is null.
-    """
-    grid, timeline = aggregates.grid, aggregates.timeline
-    bin_seconds = grid.seconds_of_bins()
-    ops: Dict[str, Any] = {}
-    for op in sorted(timeline.seconds, key=op_order):
-        seconds, blocks = timeline.seconds[op], timeline.blocks.get(op)
-        n = seconds.binned("n")
-        percentiles = blocks.quantiles(0.5, 0.99) if blocks else [[None] * grid.block_bins] * 2
-        ops[op] = {
-            "obj_per_s": _rounded(seconds.binned("objects") / bin_seconds, 2),
-            "mib_per_s": None if not moves_data(op) else _rounded(seconds.binned("bytes") / bin_seconds / 2**20, 3),
-            "mean_ms": _where(n, _rounded(seconds.binned("total") / np.maximum(n, 1) / 1e6, 3)),
-            "max_ms": _where(n, _rounded(seconds.binned("max") / 1e6, 3)),
-            "errors": seconds.binned("failed").tolist(),
-            "p50_ms": [None if ns is None else round(ns / 1e6, 3) for ns in percentiles[0]],
-            "p99_ms": [None if ns is None else round(ns / 1e6, 3) for ns in percentiles[1]],
-        }
-    return {
-        "start": grid.first,
-        "step": grid.step,
-        "percentiles": {"start": grid.first_block, "step": grid.block_step},
-        "ops": ops,
-        "pgs": _pgs(status, aggregates.grid.first),
-    }
-
-
-def _rounded(values: np.ndarray, digits: int) -> List[float]:
-    return list(map(shared, np.round(values, digits).tolist()))
-
-
-def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
-    return [value if some else None for value, some in zip(values, n.tolist())]
-
-
-def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[Any]]:
-    pg_counts: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
-    latest: Any = None
-    not_clean = total = 0
-    for sample in status:
-        states, t = sample.get("pgs"), sample.get("t")
-        if not isinstance(states, dict) or not isinstance(t, (int, float)):
-            continue
-        if states is not latest:  # samples between which nothing changed share it
-            latest, total = states, sum(states.values())
-            not_clean = sum(n for state, n in states.items() if not is_clean(state))
-        pg_counts["t"].append(shared(round(t - first, 1)))
-        pg_counts["not_clean"].append(not_clean)
-        pg_counts["total"].append(total)
-    return pg_counts

@@ -24,6 +24,7 @@ from cbt_plugins.plan import Phase
 from cbt_plugins.report.page import run_page
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run.phase_window import block_seconds, heartbeat_seconds
+from cbt_plugins.run.reporting import EARLY_READS, LONG
 
 from .costs import Cost, Curves, Extent, cost_of
 
@@ -140,11 +141,14 @@ def _write_lines(path: Path, lines: Any) -> None:
 
 def main(extent: Extent) -> None:
     print("  seconds of CPU time and MB of a command's own process; MB of files; `workers`: the processes in which a")
-    print("  command reads the aggregates, `worker`: the largest of the report; `wall`: seconds until the report ends")
-    print("  `again`: the next report, which takes the numbers of the first one")
-    formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "workers s": ".1f", "wall s": ".1f"}
-    formats.update({"report MB": ".0f", "worker MB": ".0f", "summary file": ".2f", "page file": ".2f"})
+    print("  command reads the aggregates, `worker`: the largest of them; `wall`: seconds until the report ends")
+    print("  `early`: what reads phases while the run goes on; `report`: the first one, by the run itself at its end")
+    print("  `again`: the next report, which takes the numbers of the first one; `elsewhere`: one that reads all")
+    formats = {"phases": ".0f", "failures": ".0f", "early s": ".1f", "early MB": ".0f", "early file": ".0f"}
+    formats.update({"report s": ".1f", "wall s": ".1f", "report MB": ".0f"})
     formats.update({"again s": ".1f", "again wall s": ".1f", "again MB": ".0f"})
+    formats.update({"elsewhere s": ".1f", "workers s": ".1f", "elsewhere wall s": ".1f", "elsewhere MB": ".0f"})
+    formats.update({"worker MB": ".0f", "summary file": ".2f", "page file": ".2f"})
     curves = Curves("hours", {**formats, "sql s": ".1f", "sql workers s": ".1f", "sql MB": ".0f"})
     for hours in extent.sizes(HOURS):
         with tempfile.TemporaryDirectory() as scratch:
@@ -178,16 +182,22 @@ def _pages(extent: Extent) -> None:
 
 def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     run = write_run(folder / "archive", hours)
-    report = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
-    again = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
+    here, there = ({**os.environ, "XDG_CACHE_HOME": str(folder / name)} for name in ("here", "there"))
+    early = _checked(cost_of(EARLY_READS, str(run), str(LONG), env=here))
+    report, again, elsewhere = (
+        _checked(cost_of(TOOLS, "report", str(folder / "archive"), env=env)) for env in (here, here, there)
+    )
     sql = _checked(cost_of(TOOLS, "sql", str(folder / "archive"), question()))
     summary = json.loads((run / "summary.json").read_text()) if (run / "summary.json").exists() else {}
     episodes = len(summary.get("failure", {}).get("milestones", {}).get("episodes", ()))
     pages = list(folder.rglob("report.html"))
     sizes = {"summary_file": sum(p.stat().st_size for p in folder.rglob("summary.json")) / 1e6}
     sizes["page_file"] = sum(p.stat().st_size for p in pages) / 1e6
-    costs = {"report_s": report.cpu, "workers_s": report.children, "wall_s": report.wall}
-    costs.update(report_MB=report.mb, worker_MB=report.children_mb)
+    costs = {"report_s": report.cpu, "wall_s": report.wall, "report_MB": report.mb}
+    costs.update(early_s=early.cpu, early_MB=early.mb)
+    costs["early_file"] = sum(path.stat().st_size for path in (folder / "here").rglob("reads/*")) / 1e6
+    costs.update(elsewhere_s=elsewhere.cpu, workers_s=elsewhere.children, elsewhere_wall_s=elsewhere.wall)
+    costs.update(elsewhere_MB=elsewhere.mb, worker_MB=elsewhere.children_mb)
     costs.update(again_s=again.cpu, again_wall_s=again.wall, again_MB=again.mb)
     costs.update(sql_s=sql.cpu, sql_workers_s=sql.children, sql_MB=sql.mb)
     return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
