@@ -36,6 +36,21 @@ def refuse(folder: Path, files: Mapping[str, str]) -> None:
         _refused[name] = files
 
 
+#: what `confine` and `refuse` have been told
+Rules = Tuple[Set[str], Dict[str, Mapping[str, str]]]
+
+
+def rules() -> Rules:
+    """Return the confined folders and the refused files of this process, for `obey` in another one."""
+    return set(_confined), dict(_refused)
+
+
+def obey(others: Rules) -> None:
+    """Open files as the process does that has these rules."""
+    _confined.update(others[0])
+    _refused.update(others[1])
+
+
 def _refusal(path: Path) -> Optional[str]:
     full = os.path.abspath(path)
     for root, files in _refused.items():

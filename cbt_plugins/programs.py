@@ -54,7 +54,7 @@ def program_sum() -> str:
     """Return the SHA-256 of this program: a developer's version does not change with each edit."""
     package = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.json")]):
+    for path in sorted(path for kind in ("*.py", "*.json") for path in package.rglob(kind) if path.is_file()):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(package)} {len(content)}\n".encode() + content)
     return digest.hexdigest()

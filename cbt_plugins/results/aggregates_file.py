@@ -13,7 +13,6 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -116,6 +115,17 @@ class Frame:
                     raise Damaged(f"{name} has a {column} {int(values.max())}")
 
 
+def is_aggregates(path: Optional[Path]) -> bool:
+    """Tell whether there is such a file, and it begins as an aggregates file does."""
+    if path is None:
+        return False
+    try:
+        with open_regular(path) as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
 def places(path: Path, begin: int = 0, most: Optional[int] = None) -> Tuple[List[Tuple[int, int]], Optional[str]]:
     """Return (offset, length) of the frames of a file, and why there are no more when the last bytes are none.
 
@@ -170,16 +180,6 @@ def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Fr
 
 def span(path: Path) -> Optional[Tuple[float, float]]:
     """Return the begin of a finished file's first request and the end of its last one (run's clock); else None."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return _span(path, facts.st_size, facts.st_mtime_ns)
-
-
-@lru_cache(maxsize=1024)
-def _span(path: Path, size: int, changed: int) -> Optional[Tuple[float, float]]:
-    """Return the same; `size` and `changed` are of the file."""
     try:
         where, torn = places(path)
         last = list(frames(path, where[-1:]))

@@ -238,7 +238,7 @@ def _pieces(value: Any, indent: str) -> Iterator[str]:
         yield "{\n"
         for key, item in value.items():
             name = f"{comma}{deeper}{json.dumps(key)}: "
-            if type(item) in _DEEP:
+            if isinstance(item, (dict, list, tuple)):
                 yield name
                 yield from _pieces(item, deeper)
             else:

@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Callable, Dict, Hashable, Iterable, Iterator, List, Optional, Sequence, Set
 
+from cbt_plugins.archive_files import Rules, obey, rules
 from cbt_plugins.results.result_file import Unreadable
 
 #: bytes of a block that each process gets and frees at its start. glibc then keeps smaller blocks that are freed
@@ -32,7 +33,7 @@ def worker_processes(number: int, threads: bool = False) -> Iterator[concurrent.
     `threads`: this process has threads, as DuckDB makes them; a process that has threads must not fork.
     """
     context: Optional[multiprocessing.context.SpawnContext] = multiprocessing.get_context("spawn") if threads else None
-    pool = concurrent.futures.ProcessPoolExecutor(number, context, initializer=_start)
+    pool = concurrent.futures.ProcessPoolExecutor(number, context, initializer=_start, initargs=(rules(),))
     try:
         yield pool
     except BrokenProcessPool as e:
@@ -71,8 +72,9 @@ def groups_of(keys: Sequence[Set[Hashable]]) -> List[List[int]]:
     return list(groups.values())
 
 
-def _start() -> None:
+def _start(parents_rules: Rules) -> None:
     bytes(_KEPT)
+    obey(parents_rules)  # only a process that was forked has them
     _end_with_parent()
 
 

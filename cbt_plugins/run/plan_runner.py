@@ -147,7 +147,7 @@ class PlanRunner:
                 trusted = []
                 for i, phase in enumerate(run.plan.phases, 1):
                     trusted.append(runner.run_unless_finished(i, phase))
-                    early.phase_ended(self.archive.phase(i, phase.name))
+                    early.phase_ended(phase.name, self.archive.phase(i, phase.name))
             _undo_all(run.injector)
             after_phases(run)
             monitors.close()

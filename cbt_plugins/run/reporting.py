@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.checksums import END, PAGE
@@ -66,20 +66,22 @@ class EarlyReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._waiting: List[str] = []  # phases that are to be read
         self.process: Optional[subprocess.Popen[bytes]] = None
 
-    def phase_ended(self, phase: Path) -> None:
-        """Begin to read all long phases that have ended, if that of this folder is one.
+    def phase_ended(self, name: str, files: Path) -> None:
+        """Begin to read a phase, whose files are in this folder, if it is a long one.
 
-        Not while an earlier process reads: the end of a later phase, or the report, reads what it has not read.
+        While an earlier one is still read, it waits for the end of a later phase, or for the report.
         """
-        aggregates = sum(path.stat().st_size for path in phase.glob("aggregates/*.aggregates"))
-        if aggregates <= LONG or (self.process is not None and self.process.poll() is None):
-            return
-        nowhere: Dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        line = own_module(EARLY_READS, str(self._folder), str(LONG))
         with contextlib.suppress(OSError):  # the report does without
-            self.process = subprocess.Popen(line, env=own_environment(), **nowhere)
+            if sum(path.stat().st_size for path in files.glob("aggregates/*.aggregates")) > LONG:
+                self._waiting.append(name)
+            if self._waiting and (self.process is None or self.process.poll() is not None):
+                nowhere: Dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+                line = own_module(EARLY_READS, str(self._folder), *self._waiting)
+                self.process = subprocess.Popen(line, env=own_environment(), **nowhere)
+                self._waiting = []
 
     def wait(self) -> None:
         """Wait until the phases that it reads are read, if that takes no longer than the report would take for it."""

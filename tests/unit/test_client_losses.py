@@ -85,6 +85,11 @@ def test_an_operation_that_is_too_rare_for_a_p99_has_no_bad_seconds(tmp_path: Pa
     assert given["episodes"][0]["ops"]["GET"]["bad_seconds"] == 80 and given["episodes"][0]["total"]["bad_seconds"] == 0
 
 
+def test_a_limit_below_each_latency_makes_every_second_bad(tmp_path: Path) -> None:
+    made = impact([phase(tmp_path, load(0, 100, 0.1, 0.01))], recovery(FAULT), objective={"p99_ms": 1e-7})
+    assert made["episodes"][0]["ops"]["GET"]["bad_seconds"] == made["episodes"][0]["total"]["bad_seconds"] == 80
+
+
 @pytest.mark.parametrize(("per_s", "silent", "bad_seconds"), [(20.0, 1, 1), (5.0, 2, 0), (5.0, 4, 4)])
 def test_a_second_without_any_request_is_bad_unless_it_is_chance(
     tmp_path: Path, per_s: float, silent: int, bad_seconds: int

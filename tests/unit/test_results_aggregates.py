@@ -213,13 +213,17 @@ def steady(n: int = 40) -> List[List[Request]]:
     ]
 
 
-def read(path: Path, **job: Any) -> Read:
+def phase_of(path: Path, **job: Any) -> ArchivedPhase:
     about: Dict[str, Any] = dict.fromkeys(("kind", "role", "status", "name", "engine"), "x")
     one = ArchivedJob("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, aggregates=path, **job)
-    phase = ArchivedPhase(
+    return ArchivedPhase(
         path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, load={}, block=1, jobs=(one,), accounting=(),
         warnings=(), **about,
     )  # fmt: skip
+
+
+def read(path: Path, **job: Any) -> Read:
+    phase = phase_of(path, **job)
     return next(read_jobs([(phase, TimeGrid.of(*phase.window, 1))]))
 
 
@@ -355,6 +359,15 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     found = read(path)
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))
+
+
+def test_rows_in_place_of_aggregates_take_longer(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.write_text("x" * 1000)
+    good = aggregates_writer.write(tmp_path / "f", steady())
+    (tmp_path / "bad").write_text("no aggregates")
+    weights = [job_files.weight_of(phase_of(path, rows=rows)) for path in (good, tmp_path / "bad", tmp_path / "gone")]
+    assert weights == [good.stat().st_size, 4000, 4000]
 
 
 def test_a_process_gets_neighbouring_tasks() -> None:

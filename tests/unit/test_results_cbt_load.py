@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, Dict, List
@@ -316,6 +317,9 @@ def test_requests_under_way(tmp_path: Path) -> None:
         + beat(0.2, a={"in_flight": 3, "oldest": 0.5}, b={"in_flight": 4, "oldest": 2.5}, w={"ops": 1})
         + beat(0.9, a={"in_flight": 5}, b={})
         + beat(2.5, a={}, b={})
+        + beat(0.5, a={"in_flight": "many"}, b={"oldest": [9]})
+        + beat(0.5, a={"in_flight": 10**400}, b={"in_flight": 1, "oldest": math.nan})
+        + beat(math.nan, a={"in_flight": 9, "oldest": 9})
         + "{torn"
     )
     drivers = {"a": "one", "b": "one", "w": "warp"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_for
 
+from cbt_plugins.archive_files import confine, is_own, refuse
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.worker_processes import worker_processes
 
@@ -36,6 +37,18 @@ def test_they_end_with_a_parent_that_is_killed(threads: bool, tmp_path: Path) ->
         assert len(workers) == 2 and all(os.path.exists(f"/proc/{pid}") for pid in workers)
         parent.kill()
     wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), "the end of the workers", 20.0)
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["fork", "spawn"])
+def test_they_read_no_file_that_their_parent_refuses(threads: bool, tmp_path: Path) -> None:
+    (tmp_path / "changed").write_text("x")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "same").write_text("x")
+    confine(tmp_path)
+    refuse(tmp_path, {"changed": "changed since the run ended"})
+    with worker_processes(1, threads) as pool:
+        read = [pool.submit(is_own, tmp_path / name).result() for name in ("changed", "link", "same")]
+    assert read == [False, False, True]
 
 
 def ask_after_a_kill() -> None:

@@ -111,8 +111,9 @@ def _at_least(timeline: Timeline, limits: Mapping[str, SecondLimits]) -> Dict[st
     counts = {}
     for op, blocks in timeline.blocks.items():
         limits_of_op = [limits[name].bucket for name in (TOTAL, op) if name in limits]
-        wanted = list(dict.fromkeys([0, *(bucket for bucket in limits_of_op if bucket is not None)]))
-        counts[op] = dict(zip(wanted, blocks.at_least(*wanted) if len(wanted) > 1 else ()))
+        buckets = [bucket for bucket in limits_of_op if bucket is not None]
+        wanted = list(dict.fromkeys([0, *buckets])) if buckets else []
+        counts[op] = dict(zip(wanted, blocks.at_least(*wanted)))
     return counts
 
 

@@ -11,12 +11,13 @@ import json
 import os
 import pickle
 import sys
+import time
 from pathlib import Path
-from typing import Iterator, Optional, Tuple
+from typing import Collection, Optional
 
 import numpy as np
 
-from cbt_plugins.archive_files import PRIVATE, open_regular
+from cbt_plugins.archive_files import PRIVATE, is_own, open_regular
 from cbt_plugins.checksums import sum_of
 from cbt_plugins.journal import HEARTBEATS, write_whole
 from cbt_plugins.programs import NoHome, cache_dir, program_sum
@@ -29,6 +30,8 @@ from cbt_plugins.results.result_file import Unreadable
 MOST = 1 << 30
 #: bytes of a phase's file, at most
 _LARGE = 1 << 40
+#: seconds after which nobody writes a draft any more
+_OLD = 86400.0
 #: nice(2)
 _LOWEST = 19
 
@@ -36,17 +39,16 @@ _LOWEST = 19
 def place_of(phase: ArchivedPhase, grid: TimeGrid) -> Optional[Path]:
     """Return the file of what was read of a phase during its run; None where nothing was, or a file has changed."""
     try:
-        facts = folder().lstat()
+        if weight_of(phase) <= MANY or not _is_private(folder()) or not os.listdir(folder()):
+            return None
+        path = _path(phase, grid)
+        return path if path is not None and path.exists() else None
     except (NoHome, OSError):
         return None
-    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022 or weight_of(phase) <= MANY:
-        return None
-    path = _path(phase, grid)
-    return path if path is not None and path.exists() else None
 
 
 def load(path: Path) -> Optional[Read]:
-    """Return the aggregates of a phase that such a file has; None for a damaged file."""
+    """Return the aggregates of a phase that such a file has; None for a damaged file, and without one."""
     try:
         with open_regular(path, MOST, own=True) as file:
             read = pickle.load(file)  # this user has written it: nobody else can write in its folder
@@ -55,17 +57,16 @@ def load(path: Path) -> Optional[Read]:
     return read if isinstance(read, Read) else None
 
 
-def read_early(run: Path, least: int) -> None:
-    """Read the phases of a run that have ended and more than `least` bytes of aggregates, as far as nobody has.
-
-    Raises Unreadable; OSError; NoHome.
-    """
+def read_early(run: Path, names: Collection[str]) -> None:
+    """Read these phases of a run, which have ended, as far as nobody has. Raises Unreadable; OSError; NoHome."""
     parent = os.getppid()
     folder().mkdir(0o700, parents=True, exist_ok=True)
+    if not _is_private(folder()):
+        return
     for phase in read_run(run, going_on=True).phases:
         grid = phase_grid(phase)
-        path = _path(phase, grid) if weight_of(phase) > least else None
-        if path is None or path.exists():
+        path = _path(phase, grid) if phase.name in names else None
+        if path is None or load(path) is not None:
             continue
         read = read_here(phase, grid)
         if not read.unreadable and not read.from_rows:
@@ -84,37 +85,41 @@ def folder() -> Path:
     return cache_dir() / "reads"
 
 
+def _is_private(path: Path) -> bool:
+    """Tell whether only this user can write in a folder. Raises OSError."""
+    facts = path.lstat()
+    return facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
+
+
 def _path(phase: ArchivedPhase, grid: TimeGrid) -> Optional[Path]:
-    """Return the path of a phase, which no other content of its files has; None for one without all aggregates."""
-    run = phase.path.parents[1]
+    """Return the path of a phase, which no other content of its files has.
 
-    def file_sum(path: Path) -> str:
-        return sum_of(run, os.path.relpath(path, run), _LARGE)
-
-    jobs = [(job.id, job.driver, file_sum(job.aggregates)) for job in phase.jobs if job.aggregates is not None]
-    if len(jobs) < len(phase.jobs):
+    None where not all jobs have aggregates, and where a file cannot be read, or is not to be read.
+    """
+    run, beats = phase.path.parents[1], phase.path / HEARTBEATS
+    aggregates = [job.aggregates for job in phase.jobs if job.aggregates is not None]
+    files = [*aggregates, *([beats] if os.path.lexists(beats) else [])]
+    if len(aggregates) < len(phase.jobs) or not all(map(is_own, files)):
         return None
+    sums = [sum_of(run, os.path.relpath(path, run), _LARGE) for path in files]
     programs = (program_sum(), sys.version, np.__version__)
     window = (grid.start, grid.end, grid.block, grid.snapped)
-    content = json.dumps((programs, window, jobs, file_sum(phase.path / HEARTBEATS)))
-    return folder() / hashlib.sha256(content.encode()).hexdigest()
+    content = json.dumps((programs, window, [(job.id, job.driver) for job in phase.jobs], sums))
+    return folder() / hashlib.sha256(content.encode()).hexdigest() if all(sums) else None
 
 
 def _drop_oldest() -> None:
     size = 0
-    for facts, path in sorted(_files(), key=lambda file: -file[0].st_mtime_ns):
-        size += facts.st_size
-        if size > MOST:
-            path.unlink(missing_ok=True)
-
-
-def _files() -> Iterator[Tuple[os.stat_result, Path]]:
-    for path in folder().iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            yield path.lstat(), path
+    with contextlib.suppress(OSError):  # another process does the same
+        kept = [(path.lstat(), path) for path in folder().iterdir()]
+        for facts, path in sorted(kept, key=lambda file: -file[0].st_mtime_ns):
+            size += facts.st_size
+            is_draft = path.name[0] == "." and time.time() - facts.st_mtime < _OLD
+            if size > MOST and not is_draft:
+                path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
     os.nice(_LOWEST)
     with contextlib.suppress(Unreadable, OSError, NoHome, KeyboardInterrupt):
-        read_early(Path(sys.argv[1]), int(sys.argv[2]))
+        read_early(Path(sys.argv[1]), sys.argv[2:])

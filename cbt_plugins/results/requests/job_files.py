@@ -31,7 +31,7 @@ from typing import (
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.checksums import row_change
 from cbt_plugins.programs import own_program
-from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
+from cbt_plugins.results.aggregates_file import Frame, frames, is_aggregates, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.over_time import over_time
@@ -204,7 +204,7 @@ def weight_of(phase: ArchivedPhase) -> int:
     """Return how long the files of a phase's jobs take to read, as bytes of aggregates."""
     weight = 0
     for job in phase.jobs:
-        path, factor = (job.aggregates, 1) if job.aggregates is not None else (job.rows, _ROWS)
+        path, factor = (job.aggregates, 1) if is_aggregates(job.aggregates) else (job.rows, _ROWS)
         with suppress(OSError):
             weight += factor * path.stat().st_size if path is not None else 0
     return weight

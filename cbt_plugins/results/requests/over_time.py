@@ -19,6 +19,8 @@ from cbt_plugins.results.shared_values import shared
 
 #: bins of a line of requests under way
 BINS = 1000
+#: what no time and no count is
+_MOST = 1e18
 
 
 def over_time(phase: ArchivedPhase, timeline: Timeline) -> Dict[str, Any]:
@@ -126,7 +128,7 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
     first = grid.first
     for beat in _beats(path):
         jobs, t = beat.get("jobs"), beat.get("t")
-        if not isinstance(jobs, dict) or not isinstance(t, (int, float)):
+        if not isinstance(jobs, dict) or not isinstance(t, (int, float)) or not _is_number(t):
             continue
         i = math.floor((t - first) / step)
         if not 0 <= i < bins:
@@ -136,12 +138,14 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
             driver = drivers.get(job)
             if driver is None or not isinstance(job_beat, dict):
                 continue
-            in_flight = job_beat.get("in_flight")
+            in_flight, age = (job_beat.get(key) or 0 for key in ("in_flight", "oldest"))
+            if not _is_number(in_flight) or not _is_number(age):
+                continue
             if in_flight:
                 reporting_drivers.add(driver)
-            sums[driver] = sums.get(driver, 0) + int(in_flight or 0)
-            ages, age = oldest[driver], round(float(job_beat.get("oldest") or 0), 3)
-            ages[i] = max(ages[i] or 0.0, age)
+            sums[driver] = sums.get(driver, 0) + int(in_flight)
+            ages = oldest[driver]
+            ages[i] = max(ages[i] or 0.0, round(float(age), 3))
         for driver, n in sums.items():
             line = most[driver]
             line[i] = max(line[i] or 0, n)
@@ -151,6 +155,11 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
         driver: {"in_flight": most[driver], "oldest_seconds": oldest[driver]} for driver in sorted(reporting_drivers)
     }
     return {"start": grid.first, "step": step, "drivers": lines}
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value can be a time or a count: a line of JSON has NaN, and numbers that no float has, too."""
+    return isinstance(value, (int, float)) and -_MOST < value < _MOST
 
 
 def _beats(path: Path) -> Iterator[Mapping[str, Any]]:

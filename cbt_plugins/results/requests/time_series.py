@@ -233,7 +233,7 @@ class Blocks:
         """See Timeline."""
         part = Blocks(grid)
         part.low = self.low
-        part._counts = self.rows(slice(grid.block_bins)).astype(np.uint32, copy=False)
+        part._counts = self.rows(slice(grid.block_bins)).astype(np.uint32)
         part.max = self.max[: grid.block_bins]
         return part
 

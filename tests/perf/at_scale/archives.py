@@ -24,7 +24,7 @@ from cbt_plugins.plan import Phase
 from cbt_plugins.report.page import run_page
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run.phase_window import block_seconds, heartbeat_seconds
-from cbt_plugins.run.reporting import EARLY_READS, LONG
+from cbt_plugins.run.reporting import EARLY_READS
 
 from .costs import Cost, Curves, Extent, cost_of
 
@@ -183,7 +183,7 @@ def _pages(extent: Extent) -> None:
 def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     run = write_run(folder / "archive", hours)
     here, there = ({**os.environ, "XDG_CACHE_HOME": str(folder / name)} for name in ("here", "there"))
-    early = _checked(cost_of(EARLY_READS, str(run), str(LONG), env=here))
+    early = _checked(cost_of(EARLY_READS, str(run), *_names(run), env=here))
     report, again, elsewhere = (
         _checked(cost_of(TOOLS, "report", str(folder / "archive"), env=env)) for env in (here, here, there)
     )
@@ -201,6 +201,10 @@ def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     costs.update(again_s=again.cpu, again_wall_s=again.wall, again_MB=again.mb)
     costs.update(sql_s=sql.cpu, sql_workers_s=sql.children, sql_MB=sql.mb)
     return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
+
+
+def _names(run: Path) -> List[str]:
+    return [phase["name"] for phase in json.loads((run / "plan.json").read_text())["phases"]]
 
 
 def _of_many(folder: Path, runs: int) -> Dict[str, float]:
