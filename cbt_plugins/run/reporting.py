@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
 import json
 import logging
 import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, BinaryIO, Dict, List, Optional, Sequence
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.checksums import END, PAGE
@@ -68,6 +69,7 @@ class EarlyReader:
         self._folder = folder
         self._waiting: List[str] = []  # phases that are to be read
         self.process: Optional[subprocess.Popen[bytes]] = None
+        self._errors: BinaryIO = io.BytesIO()  # of the process
 
     def phase_ended(self, name: str, files: Path) -> None:
         """Begin to read a phase, whose files are in this folder, if it is a long one.
@@ -77,10 +79,11 @@ class EarlyReader:
         with contextlib.suppress(OSError):  # the report does without
             if sum(path.stat().st_size for path in files.glob("aggregates/*.aggregates")) > LONG:
                 self._waiting.append(name)
-            if self._waiting and (self.process is None or self.process.poll() is not None):
-                nowhere: Dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+            if self._waiting and self._is_idle():
                 line = own_module(EARLY_READS, str(self._folder), *self._waiting)
-                self.process = subprocess.Popen(line, env=own_environment(), **nowhere)
+                self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed when the process has ended
+                nowhere: Dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
+                self.process = subprocess.Popen(line, env=own_environment(), stderr=self._errors, **nowhere)
                 self._waiting = []
 
     def wait(self) -> None:
@@ -88,6 +91,7 @@ class EarlyReader:
         if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(EARLY_LIMIT)
+            self._is_idle()
 
     def close(self) -> None:
         """End it; what it has not read, the report reads."""
@@ -95,6 +99,20 @@ class EarlyReader:
             self.process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):  # its disk does not answer
                 self.process.wait(_END_LIMIT)
+        self._errors.close()
+
+    def _is_idle(self) -> bool:
+        """Tell whether no process reads; warn if the last one could not."""
+        if self.process is not None and self.process.poll() is None:
+            return False
+        if self.process is not None and self.process.returncode:
+            self._errors.seek(0)
+            lines = self._errors.read().decode(errors="replace").split("\n")
+            why = next((line for line in reversed(lines) if line.strip()), "it was killed")
+            log.warning("long phases are not read while the run goes on (%s): its report takes longer", why)
+        self.process = None
+        self._errors.close()
+        return True
 
 
 def is_reported(folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import pickle
 import time
@@ -98,12 +99,19 @@ def test_another_program_reads_again(
     assert read_now() == 4
 
 
-def damaged(path: Path) -> None:
+def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def a_flipped_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def other_content(path: Path) -> None:
-    path.write_bytes(pickle.dumps(["no phase"]))
+    content = pickle.dumps(["no phase"])
+    path.write_bytes(hashlib.sha256(content).digest() + content)
 
 
 def linked(path: Path) -> None:
@@ -111,7 +119,7 @@ def linked(path: Path) -> None:
     path.symlink_to("elsewhere")
 
 
-@pytest.mark.parametrize("damage", [damaged, other_content, linked])
+@pytest.mark.parametrize("damage", [cut, a_flipped_bit, other_content, linked])
 def test_a_damaged_file_is_not_taken(
     folder: Path, read_now: Callable[[], int], damage: Callable[[Path], None]
 ) -> None:
@@ -131,7 +139,8 @@ def test_nothing_is_taken_from_a_folder_that_others_can_write(folder: Path, read
     early_reads.folder().chmod(0o770)
     summarize(folder)
     assert read_now() == 4
-    early_reads.read_early(folder, NAMES)
+    with pytest.raises(PermissionError, match="another user can write in it"):
+        early_reads.read_early(folder, NAMES)
     assert read_now() == 4, "nor is anything read for it"
 
 
@@ -245,11 +254,31 @@ def test_one_process_at_a_time_which_ends_with_the_run(folder: Path, monkeypatch
     assert first is not None and reader.process is first
     monkeypatch.setattr(reporting, "EARLY_LIMIT", 0.1)
     reader.wait()  # not longer than the report itself would take
-    reader.close()
-    assert first.returncode
+    assert first.poll() is None
+    first.kill()
+    first.wait()
     reader.phase_ended("wait", folder / "phases" / "03-wait")
+    second = reader.process
     reader.close()
+    assert second is not None and second.returncode
     assert given == [[reporting.EARLY_READS, str(folder), name] for name in NAMES], "the second has waited"
+
+
+def test_why_it_does_not_read_is_told_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reporting, "LONG", 0)
+    early_reads.folder().mkdir(parents=True)
+    early_reads.folder().chmod(0o777)
+    reader = EarlyReader(folder)
+    reader.phase_ended("new", folder / "phases" / "01-new")
+    reader.wait()
+    reader.close()
+    (text,) = caplog.messages
+    assert text == (
+        f"long phases are not read while the run goes on ({early_reads.folder()}: is a link, or another user can write "
+        "in it): its report takes longer"
+    )
 
 
 def test_a_run_goes_on_without_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ What it has read stays among this user's files (cache_dir), and counts for the s
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -30,6 +31,8 @@ from cbt_plugins.results.result_file import Unreadable
 MOST = 1 << 30
 #: bytes of a phase's file, at most
 _LARGE = 1 << 40
+#: bytes of the SHA-256 before the content of a file
+_DIGEST = 32
 #: seconds after which nobody writes a draft any more
 _OLD = 86400.0
 #: nice(2)
@@ -51,8 +54,11 @@ def load(path: Path) -> Optional[Read]:
     """Return the aggregates of a phase that such a file has; None for a damaged file, and without one."""
     try:
         with open_regular(path, MOST, own=True) as file:
-            read = pickle.load(file)  # this user has written it: nobody else can write in its folder
-    except Exception:  # a damaged file can raise anything
+            digest, content = file.read(_DIGEST), file.read()
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        read = pickle.loads(content)  # this user has written it: nobody else can write in its folder
+    except Exception:  # of what another program has written, anything
         return None
     return read if isinstance(read, Read) else None
 
@@ -62,7 +68,7 @@ def read_early(run: Path, names: Collection[str]) -> None:
     parent = os.getppid()
     folder().mkdir(0o700, parents=True, exist_ok=True)
     if not _is_private(folder()):
-        return
+        raise PermissionError(errno.EPERM, "is a link, or another user can write in it", str(folder()))
     for phase in read_run(run, going_on=True).phases:
         grid = phase_grid(phase)
         path = _path(phase, grid) if phase.name in names else None
@@ -70,7 +76,8 @@ def read_early(run: Path, names: Collection[str]) -> None:
             continue
         read = read_here(phase, grid)
         if not read.unreadable and not read.from_rows:
-            write_whole(path, [pickle.dumps(read, pickle.HIGHEST_PROTOCOL)], PRIVATE)
+            content = pickle.dumps(read, pickle.HIGHEST_PROTOCOL)
+            write_whole(path, [hashlib.sha256(content).digest(), content], PRIVATE)
             _drop_oldest()
         if os.getppid() != parent:
             return  # the run was killed
@@ -121,5 +128,9 @@ def _drop_oldest() -> None:
 
 if __name__ == "__main__":
     os.nice(_LOWEST)
-    with contextlib.suppress(Unreadable, OSError, NoHome, KeyboardInterrupt):
+    try:
         read_early(Path(sys.argv[1]), sys.argv[2:])
+    except OSError as e:
+        sys.exit(f"{e.filename}: {e.strerror or e}")
+    except (Unreadable, NoHome) as e:
+        sys.exit(str(e))
