@@ -20,6 +20,7 @@ from cbt_plugins.journal import HEARTBEATS, LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
 from cbt_plugins.results.recovery.milestone_titles import STABLE_IN_SAMPLES
+from cbt_plugins.results.requests.over_time import is_number
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
@@ -65,7 +66,7 @@ class _Heartbeats:
         latest: Dict[str, float] = {}  # of each job: the time of its newest heartbeat
         for beats in self.tail.read_pieces():
             for beat in beats:
-                if _is_time(beat.get("t")) and isinstance(beat.get("jobs"), dict):
+                if is_number(beat.get("t")) and isinstance(beat.get("jobs"), dict):
                     number, newest = number + 1, max(newest, beat["t"])
                     latest.update(self._take(beat))
         self.newest = max(self.newest, newest)
@@ -97,10 +98,6 @@ def _written(path: Path, newest: float) -> float:
         return time.monotonic() - max(0.0, time.time() - min(newest, path.stat().st_mtime))
     except OSError:
         return time.monotonic()
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _number(value: Any) -> int:
@@ -417,7 +414,7 @@ def _length(planned: Mapping[str, Any]) -> Optional[float]:
     goal = planned.get("goal") or {}
     duration = goal.get("duration") if goal else planned.get("duration")
     seconds: Sequence[Any] = (duration, planned.get("ramp") or 0, planned.get("warmup") or 0)
-    return float(sum(seconds)) if all(_is_time(value) and abs(value) < _LATEST for value in seconds) else None
+    return float(sum(seconds)) if all(is_number(value) and abs(value) < _LATEST for value in seconds) else None
 
 
 class _Numbers:

@@ -131,6 +131,6 @@ if __name__ == "__main__":
     try:
         read_early(Path(sys.argv[1]), sys.argv[2:])
     except OSError as e:
-        sys.exit(f"{e.filename}: {e.strerror or e}")
+        sys.exit(f"{e.filename}: {e.strerror}" if e.filename else str(e))
     except (Unreadable, NoHome) as e:
         sys.exit(str(e))

@@ -128,7 +128,7 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
     first = grid.first
     for beat in _beats(path):
         jobs, t = beat.get("jobs"), beat.get("t")
-        if not isinstance(jobs, dict) or not isinstance(t, (int, float)) or not _is_number(t):
+        if not isinstance(jobs, dict) or not isinstance(t, (int, float)) or not is_number(t):
             continue
         i = math.floor((t - first) / step)
         if not 0 <= i < bins:
@@ -139,7 +139,7 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
             if driver is None or not isinstance(job_beat, dict):
                 continue
             in_flight, age = (job_beat.get(key) or 0 for key in ("in_flight", "oldest"))
-            if not _is_number(in_flight) or not _is_number(age):
+            if not is_number(in_flight) or not is_number(age):
                 continue
             if in_flight:
                 reporting_drivers.add(driver)
@@ -157,7 +157,7 @@ def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) 
     return {"start": grid.first, "step": step, "drivers": lines}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Tell whether a value can be a time or a count: a line of JSON has NaN, and numbers that no float has, too."""
     return isinstance(value, (int, float)) and -_MOST < value < _MOST
 
