@@ -456,6 +456,14 @@ def test_the_heartbeats_of_a_long_phase_are_not_all_in_memory(held: Path) -> Non
     assert moment["errors"] == before["errors"] + 7
 
 
+def test_a_heartbeat_whose_time_no_float_has_is_left_out(held: Path) -> None:
+    run, path = LiveRun(held), held / "phases" / "04-one-down.running" / "heartbeat.jsonl"
+    before = run.moment()
+    with path.open("a") as file:
+        file.write(json.dumps({"t": 10**400, "node": "client9", "jobs": {"a": {"errors": 7}}}) + "\n")
+    assert run.moment()["errors"] == before["errors"]
+
+
 HOSTILE: List[Any] = [[], {}, "x", {"window": []}, {"version": 2, "window": {"start": "now"}, "index": 4}]
 
 
