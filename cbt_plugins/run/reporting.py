@@ -25,6 +25,7 @@ NUMBERS_LIMIT = 1800.0
 LONG = 8 << 20
 #: seconds for what is still being read at the end of a run, and for the end of its process
 EARLY_LIMIT, _END_LIMIT = 300.0, 10.0
+_NOT_READ = "long phases are not read while the run goes on (%s): its report takes longer"
 EARLY_READS = "cbt_plugins.results.requests.early_reads"
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class EarlyReader:
 
         While an earlier one is still read, it waits for the end of a later phase, or for the report.
         """
-        with contextlib.suppress(OSError):  # the report does without
+        try:
             if sum(path.stat().st_size for path in files.glob("aggregates/*.aggregates")) > LONG:
                 self._waiting.append(name)
             if self._waiting and self._is_idle():
@@ -85,6 +86,8 @@ class EarlyReader:
                 nowhere: Dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
                 self.process = subprocess.Popen(line, env=own_environment(), stderr=self._errors, **nowhere)
                 self._waiting = []
+        except OSError as error:
+            log.warning(_NOT_READ, error)
 
     def wait(self) -> None:
         """Wait until the phases that it reads are read, if that takes no longer than the report would take for it."""
@@ -109,7 +112,7 @@ class EarlyReader:
             self._errors.seek(0)
             lines = self._errors.read().decode(errors="replace").split("\n")
             why = next((line for line in reversed(lines) if line.strip()), "it was killed")
-            log.warning("long phases are not read while the run goes on (%s): its report takes longer", why)
+            log.warning(_NOT_READ, why)
         self.process = None
         self._errors.close()
         return True

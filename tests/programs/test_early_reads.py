@@ -281,7 +281,9 @@ def test_why_it_does_not_read_is_told_once(
     )
 
 
-def test_a_run_goes_on_without_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_without_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(reporting, "LONG", 0)
     monkeypatch.setattr(reporting, "own_module", lambda *_: ["/is/not/there"])
     (folder / "phases" / "01-new" / "aggregates" / "x.aggregates").symlink_to("nowhere")
@@ -290,6 +292,7 @@ def test_a_run_goes_on_without_it(folder: Path, monkeypatch: pytest.MonkeyPatch)
         reader.phase_ended(name, folder / "phases" / f"{index:02d}-{name}")
     reader.wait()
     reader.close()
+    assert [text for text in caplog.messages if "No such file or directory" in text] == caplog.messages != []
 
 
 def test_without_a_home_nothing_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
